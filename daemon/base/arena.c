@@ -1,0 +1,133 @@
+/* Chunks from malloc, a cursor in the newest; large objects get a chunk of their own behind it. */
+#include "base/arena.h"
+
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct arena_chunk {
+    struct arena_chunk *next;
+    size_t size_bytes; /* of data, as taken from the budget */
+    size_t used_bytes; /* cursor, from the start of the chunk */
+};
+
+enum { CHUNK_BYTES = 16384, LINE_BYTES = 64, WORD_BYTES = 16 };
+
+bool budget_take(struct memory_budget *budget, size_t bytes)
+{
+    size_t used;
+
+    if (budget == NULL)
+        return true;
+    used = atomic_load_explicit(&budget->used_bytes, memory_order_relaxed);
+    do {
+        if (bytes > budget->limit_bytes || used > budget->limit_bytes - bytes)
+            return false;
+    } while (!atomic_compare_exchange_weak_explicit(&budget->used_bytes, &used, used + bytes, memory_order_relaxed,
+                                                    memory_order_relaxed));
+    return true;
+}
+
+void budget_give(struct memory_budget *budget, size_t bytes)
+{
+    if (budget != NULL)
+        (void)atomic_fetch_sub_explicit(&budget->used_bytes, bytes, memory_order_relaxed);
+}
+
+void arena_init(struct arena *arena, size_t limit_bytes, struct memory_budget *budget)
+{
+    *arena = (struct arena){.limit_bytes = limit_bytes, .budget = budget};
+}
+
+void arena_finish(struct arena *arena)
+{
+    while (arena->chunks != NULL) {
+        struct arena_chunk *chunk = arena->chunks;
+
+        arena->chunks = chunk->next;
+        budget_give(arena->budget, chunk->size_bytes);
+        free(chunk);
+    }
+    arena->used_bytes = 0;
+}
+
+/* A chunk that holds at least bytes at the strictest alignment; newest, but behind a newest one with room to spare. */
+static struct arena_chunk *add_chunk(struct arena *arena, size_t bytes)
+{
+    const bool own = bytes > CHUNK_BYTES / 4;
+    const size_t size = sizeof(struct arena_chunk) + LINE_BYTES + (own ? bytes : CHUNK_BYTES);
+    struct arena_chunk *chunk;
+
+    if (!budget_take(arena->budget, size))
+        return NULL;
+    chunk = malloc(size);
+    if (chunk == NULL) {
+        budget_give(arena->budget, size);
+        return NULL;
+    }
+    chunk->size_bytes = size;
+    chunk->used_bytes = sizeof(struct arena_chunk);
+    if (own && arena->chunks != NULL) {
+        chunk->next = arena->chunks->next;
+        arena->chunks->next = chunk;
+    } else {
+        chunk->next = arena->chunks;
+        arena->chunks = chunk;
+    }
+    return chunk;
+}
+
+static void *take(struct arena_chunk *chunk, size_t bytes, size_t alignment)
+{
+    const uintptr_t base = (uintptr_t)chunk;
+    const size_t start = (size_t)(((base + chunk->used_bytes + alignment - 1) & ~(uintptr_t)(alignment - 1)) - base);
+
+    if (start > chunk->size_bytes || bytes > chunk->size_bytes - start)
+        return NULL;
+    chunk->used_bytes = start + bytes;
+    return (char *)chunk + start;
+}
+
+void *arena_alloc(struct arena *arena, size_t bytes)
+{
+    const size_t alignment = bytes < LINE_BYTES ? WORD_BYTES : LINE_BYTES;
+    struct arena_chunk *chunk = arena->chunks;
+    void *memory = NULL;
+
+    if (bytes > arena->limit_bytes || arena->used_bytes > arena->limit_bytes - bytes)
+        return NULL;
+    if (chunk != NULL)
+        memory = take(chunk, bytes, alignment);
+    if (memory == NULL) {
+        chunk = add_chunk(arena, bytes);
+        if (chunk == NULL)
+            return NULL;
+        memory = take(chunk, bytes, alignment);
+    }
+    arena->used_bytes += bytes;
+    return memory;
+}
+
+void *arena_calloc(struct arena *arena, size_t count, size_t size)
+{
+    size_t bytes;
+    void *memory;
+
+    if (__builtin_mul_overflow(count, size, &bytes))
+        return NULL;
+    memory = arena_alloc(arena, bytes);
+    if (memory != NULL)
+        memset(memory, 0, bytes);
+    return memory;
+}
+
+char *arena_strndup(struct arena *arena, const char *text, size_t length)
+{
+    char *copy = length < SIZE_MAX ? arena_alloc(arena, length + 1) : NULL;
+
+    if (copy != NULL) {
+        memcpy(copy, text, length);
+        copy[length] = '\0';
+    }
+    return copy;
+}

@@ -1,0 +1,51 @@
+/*
+ * Bounded bump memory of one submission: everything that is made for it dies with it. No free of single objects.
+ * An arena has one owner at a time and no lock of its own; the budget it draws from may be shared.
+ */
+#ifndef BASE_ARENA_H
+#define BASE_ARENA_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Bytes that all arenas of a daemon may hold together. used is only changed through the functions below. */
+struct memory_budget {
+    size_t limit_bytes;
+    atomic_size_t used_bytes;
+};
+
+/* Take bytes from the budget, or take none and return false. budget NULL: always true. Any thread. */
+bool budget_take(struct memory_budget *budget, size_t bytes);
+void budget_give(struct memory_budget *budget, size_t bytes);
+
+struct arena_chunk;
+
+struct arena {
+    struct arena_chunk *chunks;   /* newest first */
+    size_t limit_bytes;           /* of this arena */
+    size_t used_bytes;            /* handed out, with padding */
+    struct memory_budget *budget; /* borrowed, may be NULL */
+};
+
+/* Makes an empty arena; allocates nothing. */
+void arena_init(struct arena *arena, size_t limit_bytes, struct memory_budget *budget);
+
+/* Gives everything back. The arena is empty and may be used again. Takes a zeroed arena too. */
+void arena_finish(struct arena *arena);
+
+/*
+ * bytes of memory with undefined contents, aligned to 16 (to 64 from 64 bytes on), valid until arena_finish. 0 bytes
+ * give a valid pointer.
+ * NULL where the arena's limit, the budget or the machine's memory is used up: the caller answers LOSSD_LIMIT_EXCEEDED.
+ */
+void *arena_alloc(struct arena *arena, size_t bytes);
+
+/* The same for count elements of size bytes, zeroed; NULL also where the product overflows. */
+void *arena_calloc(struct arena *arena, size_t count, size_t size);
+
+/* A copy of length bytes with a NUL behind. */
+char *arena_strndup(struct arena *arena, const char *text, size_t length);
+
+#endif

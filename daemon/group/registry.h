@@ -1,0 +1,134 @@
+/*
+ * Groups by name, and the entry to them for transports. A `struct group` is one generation: its config and world size
+ * never change; joining anew makes another one under the same name.
+ *
+ * Every function may be called on any thread.
+ */
+#ifndef GROUP_REGISTRY_H
+#define GROUP_REGISTRY_H
+
+#include "base/arena.h"
+#include "group/group.h"
+#include "group/submission.h"
+
+struct registry;
+
+struct registry_settings {
+    uint32_t max_groups;
+    uint32_t max_ranks;
+    struct batch_limits batch_limits;
+    unsigned compute_threads; /* >= 1 */
+};
+
+/* Starts the compute pool. NULL, with err, where threads or memory can't be had. */
+struct registry *registry_create(const struct registry_settings *settings, struct lossd_error *err);
+
+/* Stops the pool. Every submission has to be done: call registry_close and wait for the answers first. Takes NULL. */
+void registry_destroy(struct registry *registry);
+
+/*
+ * A group of the configuration file: exists without members, its ranks need not join, and its name is never freed.
+ * config is taken over on success. LOSSD_INVALID_ARGUMENT (name, world_size), LOSSD_LIMIT_EXCEEDED.
+ */
+CHECK_RESULT
+enum lossd_status registry_declare(struct registry *registry, const char *name, uint32_t world_size,
+                                   struct owned_config *config, struct lossd_error *err);
+
+struct join_request {
+    const char *group;
+    uint32_t rank;
+    bool has_world_size;
+    uint32_t world_size;
+    bool has_local_world_size;
+    uint32_t local_world_size;
+    uint32_t nnodes;
+    uint32_t node_rank;
+    struct owned_config *config; /* NULL where absent: declared groups only */
+    bool has_instance;
+    uint64_t instance;
+};
+
+struct join_answer {
+    uint64_t generation;
+    char digest[65];
+};
+
+/*
+ * Become a member. request->config is taken over (and set to NULL) where it becomes the group's; otherwise it stays the
+ * caller's.
+ *
+ * LOSSD_INVALID_ARGUMENT  group, world_size, local_world_size, nnodes, node_rank, config: absent or out of range
+ * LOSSD_RANK_RANGE        rank >= world_size (metadata "world_size")
+ * LOSSD_LIMIT_EXCEEDED    groups, ranks (metadata "limit")
+ * LOSSD_NOT_SUPPORTED     nnodes: no engine for several nodes
+ * LOSSD_CONFIG_DIGEST_MISMATCH  world_size, nnodes, or "config" where the digests differ (metadata "mine",
+ *                         "first_seen"); then *first_seen is a copy of the group's serialized config, for the caller to
+ *                         find the field and to free
+ * LOSSD_SHUTTING_DOWN
+ */
+CHECK_RESULT
+enum lossd_status registry_join(struct registry *registry, struct join_request *request, struct join_answer *answer,
+                                struct config_blob *first_seen, struct lossd_error *err);
+
+/* A call's address: which group and rank it is for. */
+struct address {
+    const char *group;
+    uint32_t rank;
+    bool has_generation;
+    uint64_t generation;
+};
+
+/*
+ * LOSSD_GROUP_NOT_FOUND (metadata "group"), LOSSD_RANK_RANGE, LOSSD_STALE_GENERATION (metadata "generation"),
+ * LOSSD_RANK_NOT_JOINED. All calls below can fail with these.
+ */
+CHECK_RESULT
+enum lossd_status registry_leave(struct registry *registry, const struct address *address, struct lossd_error *err);
+
+/* As step_announce, and LOSSD_STEP_RANGE, LOSSD_ANNOUNCE_NEEDS_BATCH, LOSSD_LIMIT_EXCEEDED. */
+CHECK_RESULT
+enum lossd_status registry_announce(struct registry *registry, const struct address *address, uint64_t step,
+                                    uint32_t requests, uint32_t candidates, struct lossd_error *err);
+
+/*
+ * Check, count and park a batch; done() is called when there is an answer, maybe before this returns.
+ * A transport that parks connections has to do so before this call.
+ */
+void registry_submit(struct registry *registry, struct submission *submission);
+
+/*
+ * The client of a parked submission is gone. Where the submission still waits, done() is called with
+ * LOSSD_CLIENT_GONE before this returns; where it is being computed or done, nothing happens.
+ * The caller makes sure that the submission is not freed meanwhile.
+ */
+void registry_cancel(struct registry *registry, struct submission *submission);
+
+/* Run the clocks of all groups; returns when to call again at the latest (monotonic, NO_DEADLINE for no need). */
+int64_t registry_tick(struct registry *registry, int64_t now_ns);
+
+/*
+ * Called when the answer of registry_tick may have become earlier; any thread, must not block or call back (write to an
+ * eventfd). Set once, before the first submission.
+ */
+void registry_on_deadline(struct registry *registry, void (*wake)(void *context), void *context);
+
+/* A copy of what a group is and does; owned by the caller until group_view_finish. */
+CHECK_RESULT
+enum lossd_status registry_view(struct registry *registry, const char *name, struct group_view *view,
+                                struct lossd_error *err);
+
+/* All groups by name: *views [*count], from malloc. LOSSD_INTERNAL where memory is out. */
+CHECK_RESULT
+enum lossd_status registry_view_all(struct registry *registry, struct group_view **views, size_t *count,
+                                    struct lossd_error *err);
+
+/* Refuse joins from now on (LOSSD_SHUTTING_DOWN); steps go on. */
+void registry_drain(struct registry *registry);
+
+/* End every open call with LOSSD_SHUTTING_DOWN and refuse new ones. */
+void registry_close(struct registry *registry);
+
+/* Open submissions, parked and computing. 0 after registry_close and a while. */
+size_t registry_open_submissions(struct registry *registry);
+
+#endif
