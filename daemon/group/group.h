@@ -16,7 +16,7 @@ struct config_blob {
     size_t size;
 };
 
-/* A config and the memory it lies in. Made by codec/convert.c, taken over by the group. */
+/* A config and the memory it lies in. Made by transport/owned_config.c, taken over by the group. */
 struct owned_config {
     struct arena arena;
     struct group_config config;

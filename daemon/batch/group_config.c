@@ -1,0 +1,1 @@
+#include "batch/group_config.h"

@@ -1,0 +1,1 @@
+#include "collective/comm.h"

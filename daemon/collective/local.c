@@ -1,0 +1,1 @@
+#include "collective/engine.h"

@@ -1,0 +1,1 @@
+#include "loss/rescale.h"

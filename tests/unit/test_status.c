@@ -1,0 +1,71 @@
+/* The error table and the error that travels by value. */
+#include "base/status.h"
+
+#include <string.h>
+
+#include "support/runner.h"
+
+START_TEST(every_status_has_a_row_that_agrees_with_its_code)
+{
+    for (int status = 1; status < LOSSD_NUM_STATUSES; status++) {
+        const struct status_info *info = status_info((enum lossd_status)status);
+
+        ck_assert_ptr_nonnull(info->reason);
+        ck_assert_uint_le(strlen(info->reason), 63);
+        ck_assert_str_eq(info->code_name, connect_code_name(info->code));
+        ck_assert_uint_ge(info->http_status, 400);
+        ck_assert_int_eq(status_from_reason(info->reason), status);
+    }
+    ck_assert_int_eq(status_from_reason("NO_SUCH_REASON"), LOSSD_NUM_STATUSES);
+}
+END_TEST
+
+START_TEST(fields_are_prefixed_from_the_inside_out)
+{
+    struct lossd_error err;
+
+    ck_assert_int_eq(error_set(&err, LOSSD_SHAPE_MISMATCH, "[3]", "found %d", 7), LOSSD_SHAPE_MISMATCH);
+    error_prefix_field(&err, "labels");
+    error_prefix_field(&err, "tasks[%d]", 1);
+    ck_assert_str_eq(err.field, "tasks[1].labels[3]");
+    ck_assert_str_eq(err.message, "found 7");
+}
+END_TEST
+
+START_TEST(metadata_comes_back_in_order_and_never_runs_over)
+{
+    struct lossd_error err;
+    char big[8000];
+    size_t cursor = 0;
+    const char *key;
+    const char *value;
+
+    memset(big, 'x', sizeof big);
+    big[sizeof big - 1] = '\0';
+    (void)error_set(&err, LOSSD_INTERNAL, "", "none");
+    error_add_metadata(&err, "first", "%d", 1);
+    error_add_metadata(&err, "big", "%s", big);
+    error_add_metadata(&err, "too_big", "%s", big);
+    error_add_metadata(&err, "last", "z");
+    ck_assert(error_next_metadata(&err, &cursor, &key, &value));
+    ck_assert_str_eq(key, "first");
+    ck_assert_str_eq(value, "1");
+    ck_assert(error_next_metadata(&err, &cursor, &key, &value));
+    ck_assert_str_eq(key, "big");
+    ck_assert(error_next_metadata(&err, &cursor, &key, &value));
+    ck_assert_str_eq(key, "last");
+    ck_assert(!error_next_metadata(&err, &cursor, &key, &value));
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("status");
+    TCase *tcase = tcase_create("all");
+
+    tcase_add_test(tcase, every_status_has_a_row_that_agrees_with_its_code);
+    tcase_add_test(tcase, fields_are_prefixed_from_the_inside_out);
+    tcase_add_test(tcase, metadata_comes_back_in_order_and_never_runs_over);
+    suite_add_tcase(suite, tcase);
+    return run_suite(suite);
+}
