@@ -1,0 +1,276 @@
+/* libcurl's easy interface, with everything turned off that a call to a named daemon does not want. */
+#include "client/http_client.h"
+
+#include <curl/curl.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+enum { CONNECT_TIMEOUT_MS = 10000 };
+
+struct http_client {
+    CURL *curl;
+    char *origin; /* "http://host:port", without a slash behind */
+    char detail[CURL_ERROR_SIZE];
+};
+
+/* What arrives while a call runs. */
+struct answer {
+    uint8_t *bytes;
+    size_t size;
+    size_t capacity;
+    size_t limit;
+    bool too_large;
+};
+
+static enum http_result fail(struct http_error *err, enum http_result result, const char *message, const char *detail)
+{
+    (void)snprintf(err->message, sizeof err->message, "%s%s%s", message, detail[0] == '\0' ? "" : ": ", detail);
+    return result;
+}
+
+/* "/path" of "unix:/path" and "unix:///path"; NULL for other addresses. */
+static const char *unix_path(const char *address)
+{
+    if (strncmp(address, "unix:", 5) != 0)
+        return NULL;
+    address += 5;
+    return strncmp(address, "//", 2) == 0 ? address + 2 : address;
+}
+
+static bool has_scheme(const char *address)
+{
+    return strncasecmp(address, "http://", 7) == 0 || strncasecmp(address, "https://", 8) == 0;
+}
+
+/* host:port, host without anything that belongs into a path. */
+static bool is_host_port(const char *text)
+{
+    const char *colon = strrchr(text, ':');
+    char *end;
+    unsigned long port;
+
+    if (colon == NULL || colon == text || strpbrk(text, "/?#@ ") != NULL)
+        return false;
+    if (text[0] != '[' && strchr(text, ':') != colon)
+        return false;
+    if (colon[1] < '0' || colon[1] > '9')
+        return false;
+    port = strtoul(colon + 1, &end, 10);
+    return *end == '\0' && port >= 1 && port <= 65535;
+}
+
+static char *origin_of(const char *address)
+{
+    char *origin = NULL;
+    size_t length;
+
+    if (unix_path(address) != NULL)
+        return strdup("http://localhost");
+    if (asprintf(&origin, "%s%s", has_scheme(address) ? "" : "http://", address) < 0)
+        return NULL;
+    length = strlen(origin);
+    if (origin[length - 1] == '/')
+        origin[length - 1] = '\0';
+    return origin;
+}
+
+static size_t receive(char *bytes, size_t size, size_t count, void *context)
+{
+    struct answer *answer = context;
+    const size_t more = size * count;
+
+    if (more > answer->limit - answer->size) {
+        answer->too_large = true;
+        return 0;
+    }
+    if (answer->size + more + 1 > answer->capacity) {
+        const size_t capacity = 2 * answer->capacity + more + 1;
+        uint8_t *grown = realloc(answer->bytes, capacity);
+
+        if (grown == NULL)
+            return 0;
+        answer->bytes = grown;
+        answer->capacity = capacity;
+    }
+    memcpy(answer->bytes + answer->size, bytes, more);
+    answer->size += more;
+    return more;
+}
+
+/* What stays the same for all calls of a client. */
+static bool set_up(struct http_client *client, const char *address)
+{
+    CURL *curl = client->curl;
+    const char *path = unix_path(address);
+    bool ok = true;
+
+    ok = ok && curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, client->detail) == CURLE_OK;
+    ok = ok && curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L) == CURLE_OK;
+    ok = ok && curl_easy_setopt(curl, CURLOPT_NOPROXY, "*") == CURLE_OK;
+    ok = ok && curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https") == CURLE_OK;
+    ok = ok && curl_easy_setopt(curl, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1) == CURLE_OK;
+    ok = ok && curl_easy_setopt(curl, CURLOPT_CONNECTTIMEOUT_MS, (long)CONNECT_TIMEOUT_MS) == CURLE_OK;
+    ok = ok && curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, receive) == CURLE_OK;
+    if (path != NULL)
+        ok = ok && curl_easy_setopt(curl, CURLOPT_UNIX_SOCKET_PATH, path) == CURLE_OK;
+    return ok;
+}
+
+enum http_result http_client_open(const char *address, struct http_client **client, struct http_error *err)
+{
+    const char *path = unix_path(address);
+    struct http_client *made;
+
+    if (path != NULL ? path[0] != '/' : !has_scheme(address) && !is_host_port(address))
+        return fail(err, HTTP_BAD_ADDRESS, "expected host:port, http://host:port, https://host:port or unix:/path",
+                    address);
+    made = calloc(1, sizeof *made);
+    if (made == NULL)
+        return fail(err, HTTP_FAILED, "memory is out", "");
+    made->origin = origin_of(address);
+    made->curl = curl_easy_init();
+    if (made->origin == NULL || made->curl == NULL || !set_up(made, address)) {
+        http_client_close(made);
+        return fail(err, HTTP_FAILED, "libcurl could not be set up", "");
+    }
+    *client = made;
+    return HTTP_OK;
+}
+
+void http_client_close(struct http_client *client)
+{
+    if (client == NULL)
+        return;
+    curl_easy_cleanup(client->curl);
+    free(client->origin);
+    free(client);
+}
+
+static bool append_header(struct curl_slist **list, const char *header)
+{
+    struct curl_slist *longer = curl_slist_append(*list, header);
+
+    if (longer != NULL)
+        *list = longer;
+    return longer != NULL;
+}
+
+/* "Expect:" takes back the header that libcurl adds to large bodies: it costs a round trip. */
+static bool make_headers(const struct http_request *request, struct curl_slist **list)
+{
+    char type[128];
+    bool ok = append_header(list, "Expect:");
+
+    if (request->media_type != NULL) {
+        (void)snprintf(type, sizeof type, "Content-Type: %s", request->media_type);
+        ok = ok && append_header(list, type);
+    }
+    for (const char *const *header = request->headers; header != NULL && *header != NULL; header++)
+        ok = ok && append_header(list, *header);
+    return ok;
+}
+
+static bool set_request(CURL *curl, const struct http_request *request, const char *url, struct curl_slist *headers,
+                        struct answer *answer)
+{
+    bool ok = curl_easy_setopt(curl, CURLOPT_URL, url) == CURLE_OK;
+
+    ok = ok && curl_easy_setopt(curl, CURLOPT_HTTPHEADER, headers) == CURLE_OK;
+    ok = ok && curl_easy_setopt(curl, CURLOPT_WRITEDATA, answer) == CURLE_OK;
+    ok = ok && curl_easy_setopt(curl, CURLOPT_TIMEOUT_MS, (long)request->timeout_ms) == CURLE_OK;
+    if (request->media_type == NULL)
+        return ok && curl_easy_setopt(curl, CURLOPT_HTTPGET, 1L) == CURLE_OK;
+    ok = ok && curl_easy_setopt(curl, CURLOPT_POST, 1L) == CURLE_OK;
+    ok = ok && curl_easy_setopt(curl, CURLOPT_POSTFIELDS,
+                                request->body_bytes == 0 ? "" : (const char *)request->body) == CURLE_OK;
+    return ok && curl_easy_setopt(curl, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)request->body_bytes) == CURLE_OK;
+}
+
+static enum http_result result_of(CURLcode code, const struct answer *answer)
+{
+    switch (code) {
+    case CURLE_OK:
+        return HTTP_OK;
+    case CURLE_URL_MALFORMAT:
+        return HTTP_BAD_ADDRESS;
+    case CURLE_COULDNT_CONNECT:
+    case CURLE_COULDNT_RESOLVE_HOST:
+        return HTTP_CANNOT_CONNECT;
+    case CURLE_OPERATION_TIMEDOUT:
+        return HTTP_TIMEOUT;
+    default:
+        return answer->too_large ? HTTP_TOO_LARGE : HTTP_FAILED;
+    }
+}
+
+static bool take_answer(CURL *curl, struct answer *answer, struct http_response *response)
+{
+    char *type = NULL;
+    long status = 0;
+
+    (void)curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &status);
+    (void)curl_easy_getinfo(curl, CURLINFO_CONTENT_TYPE, &type);
+    response->status = (int)status;
+    response->content_type = strdup(type == NULL ? "" : type);
+    response->body = answer->bytes == NULL ? calloc(1, 1) : answer->bytes;
+    response->body_bytes = answer->size;
+    answer->bytes = NULL;
+    if (response->content_type == NULL || response->body == NULL) {
+        http_response_finish(response);
+        return false;
+    }
+    response->body[response->body_bytes] = '\0';
+    return true;
+}
+
+/* A connect that timed out is nobody there, not a slow answer. */
+static bool never_connected(CURL *curl)
+{
+    curl_off_t ready_us = 0; /* until a request could be sent; set for a kept connection too */
+
+    return curl_easy_getinfo(curl, CURLINFO_PRETRANSFER_TIME_T, &ready_us) == CURLE_OK && ready_us == 0;
+}
+
+enum http_result http_client_call(struct http_client *client, const struct http_request *request,
+                                  struct http_response *response, struct http_error *err)
+{
+    struct answer answer = {
+        .limit = request->max_answer_bytes == 0 ? HTTP_DEFAULT_ANSWER_BYTES : request->max_answer_bytes,
+    };
+    struct curl_slist *headers = NULL;
+    enum http_result result = HTTP_FAILED;
+    CURLcode code = CURLE_OUT_OF_MEMORY;
+    char *url = NULL;
+
+    client->detail[0] = '\0';
+    if (asprintf(&url, "%s%s", client->origin, request->path) < 0)
+        url = NULL;
+    if (url != NULL && make_headers(request, &headers) && set_request(client->curl, request, url, headers, &answer)) {
+        code = curl_easy_perform(client->curl);
+        result = result_of(code, &answer);
+        if (result == HTTP_TIMEOUT && never_connected(client->curl))
+            result = HTTP_CANNOT_CONNECT;
+    }
+    if (result == HTTP_OK && !take_answer(client->curl, &answer, response)) {
+        code = CURLE_OUT_OF_MEMORY;
+        result = HTTP_FAILED;
+    }
+    if (result == HTTP_TOO_LARGE)
+        (void)fail(err, result, "the answer is larger than expected", "");
+    else if (result != HTTP_OK)
+        (void)fail(err, result, client->detail[0] != '\0' ? client->detail : curl_easy_strerror(code), "");
+    curl_slist_free_all(headers);
+    free(url);
+    free(answer.bytes);
+    return result;
+}
+
+void http_response_finish(struct http_response *response)
+{
+    free(response->content_type);
+    free(response->body);
+    *response = (struct http_response){0};
+}
