@@ -9,6 +9,7 @@
 
 struct engine {
     const char *name; /* "local": the label of metrics and status */
+    bool immediate;   /* all_reduce never waits */
 
     /* Join the other nodes; *state belongs to the engine until close. */
     enum lossd_status (*open)(const struct comm_settings *settings, void **state, struct lossd_error *err);
@@ -25,5 +26,10 @@ struct engine {
 };
 
 extern const struct engine local_engine;
+
+/* A communicator with this engine, whatever the settings; as comm_open. engine  has to outlive *comm. */
+CHECK_RESULT
+enum lossd_status comm_open_engine(const struct engine *engine, const struct comm_settings *settings,
+                                   struct comm **comm, struct lossd_error *err);
 
 #endif

@@ -4,23 +4,29 @@
  *
  * The rules (numbers are used in step.c and its tests):
  *   1  A rank's contribution to a step is its denominators. It comes with the batch, or before it by an announcement.
- *   2  A rank contributes in rising step order, and may announce one step ahead of the batch that it still owes. Its
- *      batch of a later step drops what it contributed to earlier unreduced ones; its open call for them ends as
- *      SUPERSEDED.
+ *   2  A rank contributes in rising step order, and may announce one step ahead of the batch that it still owes: it
+ *      has two steps open at most. Its batch of a later step drops what it contributed to earlier unreduced ones; its
+ *      open call for them ends as SUPERSEDED.
  *   3  Until the reduce of the step starts, a new contribution of a rank replaces its old one, and a new call the open
  *      one (SUPERSEDED). From then on the contribution has to be equal, else that call alone is refused.
  *   4  A bad batch that brings its own contribution contributes zeros and a reason; it was answered already and may be
  *      replaced until the reduce starts.
- *   5  An announced contribution is a promise: a bad batch then concerns its rank alone.
+ *   5  An announced contribution is a promise: a bad batch then concerns its rank alone. A batch with other counts ends
+ *      the promise.
  *   6  Step s is reduced when it is the lowest unreduced step of each rank. Where the lowest steps differ and every
- *      rank waits in an open call, it is reduced at once (desync); at the step timeout, counted from the first arrival,
- *      with the absent marked missing. A rank that left counts as there, with reason left.
+ *      rank waits in an open call, it is reduced at once (desync); at the step timeout, counted from the first arrival
+ *      of what is in now, or from the end of the attempt before where that is later, with the absent marked missing.
+ *      A rank that left counts as there, with reason left.
  *   7  One reduce per attempt. Its vector: the denominators, then step + 1 of each rank, then the reason of each rank.
  *   8  All steps equal and no reason: done. Otherwise every open call is ended with an error from this table.
- *   9  A failed step is not spent. Its contributions are dropped; a rank that contributed and has not been told is told
- *      by its next call for that step, whose batch then does not count.
- *  10  The totals of the last 64 done steps are kept. Gradients are always computed from kept totals.
- *  12  A call that ends early (its deadline, its client gone) leaves its contribution.
+ *   9  A failed step is not spent. The contributions of the attempt are dropped, and what its ranks had announced
+ * ahead, so that the step can be sent again; batches of later steps bring their own contributions. A rank that
+ * contributed and has not been told is told by its next call for that step, whose batch then does not count, unless it
+ * has gone on to another step. A rank that came after the attempt began is in the next one. 10  The totals of the last
+ * 64 done steps are kept. Gradients are always computed from kept totals. Whether a repeat brings the same contribution
+ * is told by a 64-bit fingerprint per rank and step: different contributions pass as equal with a chance of 2^-64, and
+ * then only their own rank's answer is scaled by totals that it is not in. 12  A call that ends early (its deadline,
+ * its client gone) leaves its contribution.
  *
  * Not thread-safe: the group's lock is held around every call.
  */
@@ -91,13 +97,16 @@ struct step_action {
     uint32_t rank;
     uint64_t step;
     bool replayed;                   /* COMPUTE: this rank was answered before */
-    const struct totals *totals;     /* COMPUTE: valid until the next event */
-    const struct lossd_error *error; /* FAIL: valid until the next event */
+    const struct totals *totals;     /* COMPUTE: valid until the next call of step_next_action */
+    const struct lossd_error *error; /* FAIL: the same */
 };
 
 struct step_machine;
 
-/* NULL where memory is out. Memory is O(W * D); 64 kept totals of D doubles and W fingerprints each come as needed. */
+/*
+ * NULL where memory is out. All memory but that of errors is taken here, O(W * D) and 64 times D doubles and W
+ * fingerprints; pages are touched as steps come.
+ */
 struct step_machine *step_create(const struct step_settings *settings, int64_t now_ns);
 
 /* Takes NULL. No call may be open: end them first (step_close). */
@@ -108,9 +117,9 @@ void step_joined(struct step_machine *machine, uint32_t rank, int64_t now_ns);
 
 /*
  * Rule 1, early. contribution [D]. Refused at once with
- *   LOSSD_STEP_OUT_OF_ORDER   the step is below one that the rank has contributed to, or below the last done one and
- *                             not kept (metadata "expected_step", "got_step")
- *   LOSSD_ANNOUNCE_TOO_EARLY  the rank already owes batches of two steps
+ *   LOSSD_STEP_OUT_OF_ORDER   the step is below an unreduced one that the rank has contributed to, or below the last
+ *                             done one and not kept (metadata "expected_step", "got_step")
+ *   LOSSD_ANNOUNCE_TOO_EARLY  the rank already has two steps open
  *   LOSSD_STEP_PAYLOAD_CONFLICT  the reduce has started, or is done, with another contribution
  *   the error of a failed step that the rank has not been told (rule 9)
  *   LOSSD_RANK_LEFT           the rank has left
@@ -131,8 +140,9 @@ enum lossd_status step_submit(struct step_machine *machine, uint32_t rank, uint6
 
 /*
  * A batch that was refused with this status (rule 4, or 5 where the rank had announced the step). The caller answers it
- * itself. An open call of the rank for the same step ends as SUPERSEDED. Does nothing for steps that are done or out
- * of order. May leave actions.
+ * itself. Until the reduce starts, an open call of the rank for the same step ends as SUPERSEDED. Counts for nothing
+ * where the step is done, out of order, in a running reduce, or failed and the rank has not been told. May leave
+ * actions.
  */
 void step_refuse(struct step_machine *machine, uint32_t rank, uint64_t step, enum lossd_status status, int64_t now_ns);
 
@@ -143,15 +153,16 @@ void step_leave(struct step_machine *machine, uint32_t rank, int64_t now_ns);
 bool step_all_left(const struct step_machine *machine);
 
 /* The client of a call is gone. True where the call was open: it gets no action any more and is the caller's again. */
-bool step_cancel(struct step_machine *machine, const step_call *call, int64_t now_ns);
+bool step_cancel(struct step_machine *machine, uint32_t rank, const step_call *call, int64_t now_ns);
 
 /* Time has passed: ends calls, starts the reduce of a step whose timeout is over. May leave actions. */
 void step_tick(struct step_machine *machine, int64_t now_ns);
 
-/* When step_tick has something to do; NO_DEADLINE for never. */
+/* When step_tick may have something to do; NO_DEADLINE for never. It may turn out to have nothing to do yet. */
 int64_t step_next_deadline(const struct step_machine *machine);
 
-/* Every open call ends with this error, and every later event is refused with it (a new generation, a drain). */
+/* Every open call ends with this error; later announcements and batches are refused with it (a new generation, a stop).
+ */
 void step_close(struct step_machine *machine, const struct lossd_error *why, int64_t now_ns);
 
 /* Whether a call is open or a reduce is on its way. */
@@ -169,10 +180,13 @@ void step_fill_vector(const struct step_machine *machine, double *vector);
 /* The summed vector. May leave actions. */
 void step_reduced(struct step_machine *machine, const double *vector, int64_t now_ns);
 
-/* The engine failed: every open call ends with this error, contributions are dropped. */
+/* The engine failed: an attempt that failed with this error. */
 void step_reduce_failed(struct step_machine *machine, const struct lossd_error *why, int64_t now_ns);
 
-/* Step that an absent step number stands for: the one after the last that rank 0 was in, or 0. World size 1 only. */
+/*
+ * Step that an absent step number stands for, world size 1 only: the lowest announced one whose batch is owed, else the
+ * one after the last that was done or is being reduced, or 0.
+ */
 uint64_t step_count_on(const struct step_machine *machine);
 
 /* For status. */
