@@ -1,0 +1,3 @@
+# Each line of a text as a C string with a comma behind it.
+s/["\\]/\\&/g
+s/.*/"&",/

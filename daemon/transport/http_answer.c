@@ -1,0 +1,139 @@
+/* Answers, and the one log line and the counters of each call. */
+#include "transport/http_internal.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "codec/convert.h"
+
+/* Lines a second about failed calls; a client that is wrong in a loop must not fill the disk. */
+enum { LOG_LINES_PER_SECOND = 10 };
+
+/* A client reads at least this fast, beyond the time that an upload of nothing may take. */
+enum { SLOWEST_BYTES_PER_MS = 1024 };
+
+static bool may_log(struct http *http, int64_t now_ns)
+{
+    const int64_t second = now_ns / NS_PER_S;
+
+    if (atomic_exchange_explicit(&http->log_second, second, memory_order_relaxed) != second)
+        atomic_store_explicit(&http->log_lines, 0, memory_order_relaxed);
+    return atomic_fetch_add_explicit(&http->log_lines, 1, memory_order_relaxed) < LOG_LINES_PER_SECOND;
+}
+
+/* Names and numbers only: what a message quotes may be data. */
+static void log_call(struct http_call *call, const struct status_info *info)
+{
+    const struct submission *submission = &call->submission;
+    const bool failed = info->http_status != MHD_HTTP_OK;
+    const int64_t now_ns = clock_now_ns();
+
+    if (failed && !may_log(call->http, now_ns))
+        return;
+    log_line(failed ? LOG_LEVEL_INFO : LOG_LEVEL_DEBUG,
+             "event=call method=%s code=%s reason=%s group=%s rank=%" PRIu32 " step=%" PRIu64
+             " ms=%.3f trace=%s field=\"%s\"",
+             call->method->path + 1, info->code_name, info->reason,
+             name_is_valid(submission->group_name) ? submission->group_name : "-", submission->rank, submission->step,
+             (double)(now_ns - call->head_ns) / (double)NS_PER_MS,
+             call->traceparent[0] == '\0' ? "-" : call->traceparent, failed ? submission->error.field : "");
+}
+
+static void count_call(struct http_call *call, enum lossd_status status)
+{
+    const struct status_info *info = status_info(status);
+
+    if (call->method == NULL)
+        return;
+    counter_add(&call->http->counters->rpc_requests[call->method - rpc_methods][info->code], 1);
+    log_call(call, info);
+}
+
+static void add_headers(struct http_call *call, struct MHD_Response *response, const char *content_type)
+{
+    (void)MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, content_type);
+    if (call->allow != NULL)
+        (void)MHD_add_response_header(response, MHD_HTTP_HEADER_ALLOW, call->allow);
+    if (call->accept_post)
+        (void)MHD_add_response_header(response, "Accept-Post", "application/json, application/proto");
+    if (status_info(call->submission.error.status)->code == CONNECT_UNAVAILABLE)
+        (void)MHD_add_response_header(response, MHD_HTTP_HEADER_RETRY_AFTER, "1");
+    if (call->close_connection || atomic_load(&call->http->rpc.draining))
+        (void)MHD_add_response_header(response, MHD_HTTP_HEADER_CONNECTION, "close");
+}
+
+/* bytes from malloc, taken over. */
+static enum MHD_Result queue(struct http_call *call, unsigned http_status, const char *content_type, void *bytes,
+                             size_t size)
+{
+    struct MHD_Response *response = MHD_create_response_from_buffer(size, bytes, MHD_RESPMEM_MUST_FREE);
+    enum MHD_Result result;
+
+    if (response == NULL) {
+        free(bytes);
+        return MHD_NO;
+    }
+    add_headers(call, response, content_type);
+    call->state = CALL_ANSWERED;
+    connection_set_deadline(call->connection,
+                            call->http->settings.upload_timeout_ms + (uint64_t)size / SLOWEST_BYTES_PER_MS);
+    result = MHD_queue_response(call->mhd, http_status, response);
+    MHD_destroy_response(response);
+    return result;
+}
+
+enum MHD_Result call_answer_error(struct http_call *call)
+{
+    const enum lossd_status status = call->submission.error.status;
+    uint8_t *bytes = NULL;
+    size_t size = 0;
+
+    call_release_memory(call);
+    if (error_to_connect_json(&call->submission.error, &bytes, &size) != LOSSD_OK)
+        return MHD_NO;
+    count_call(call, status);
+    return queue(call, call->http_status != 0 ? call->http_status : status_info(status)->http_status,
+                 codec_media_type(CODEC_JSON), bytes, size);
+}
+
+enum MHD_Result call_answer_message(struct http_call *call, const ProtobufCMessage *message)
+{
+    struct lossd_error *err = &call->submission.error;
+    struct encoded encoded;
+
+    if (message_encode(call->head.codec, message, false, &encoded, err) != LOSSD_OK)
+        return call_answer_error(call);
+    call_release_memory(call);
+    if (!budget_take(call->http->budget, encoded.size)) {
+        free(encoded.bytes);
+        (void)error_set(err, LOSSD_OVERLOADED, "", "the answer needs more memory than is left of memory_bytes");
+        error_add_metadata(err, "limit", "memory_bytes");
+        return call_answer_error(call);
+    }
+    call->answer_bytes = encoded.size;
+    count_call(call, LOSSD_OK);
+    return queue(call, MHD_HTTP_OK, codec_media_type(call->head.codec), encoded.bytes, encoded.size);
+}
+
+enum MHD_Result call_answer_page(struct http_call *call)
+{
+    struct page_answer answer;
+
+    if (!page_render(call->page, &call->http->pages, call->query, &answer))
+        return MHD_NO;
+    return queue(call, answer.http_status, answer.content_type, answer.text, answer.size);
+}
+
+enum MHD_Result call_answer_submission(struct http_call *call)
+{
+    ProtobufCMessage *response;
+
+    connection_unpark(call->connection);
+    if (rpc_finish(&call->submission, &response, &call->submission.error) != LOSSD_OK)
+        return call_answer_error(call);
+    return call_answer_message(call, response);
+}

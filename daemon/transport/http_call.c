@@ -1,0 +1,271 @@
+/* A call from its request line until it is answered or parked. */
+#include "transport/http_internal.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+
+/* Longest deadline of a call: above the longest step timeout, far below what the clock can't add. */
+#define MAX_CALL_TIMEOUT_MS (UINT64_C(25) * 3600 * 1000)
+
+/*
+ * What one call's arena may hold, so that a small body that decodes to much (empty sub-messages, one-byte numbers)
+ * ends here and not at everybody's budget. The largest honest growth is 12: a one-byte session id becomes eight bytes
+ * and a row in its list.
+ */
+enum { ARENA_BASE_BYTES = 64 << 20, ARENA_BYTES_PER_BODY_BYTE = 24 };
+
+struct http_call *call_create(struct http *http, struct http_connection *connection, const char *uri)
+{
+    struct http_call *call = malloc(sizeof *call);
+    char *question;
+
+    if (call == NULL)
+        return NULL;
+    memset(call, 0, offsetof(struct http_call, submission));
+    submission_init(&call->submission, ARENA_BASE_BYTES, http->budget);
+    error_init(&call->submission.error);
+    call->http = http;
+    call->connection = connection;
+    call->path = strdup(uri);
+    if (call->path == NULL) {
+        free(call);
+        return NULL;
+    }
+    question = strchr(call->path, '?');
+    if (question != NULL) {
+        *question = '\0';
+        call->query = question + 1;
+    }
+    return call;
+}
+
+void call_destroy(struct http_call *call)
+{
+    call_release_memory(call);
+    budget_give(call->http->budget, call->answer_bytes);
+    if (call->is_open)
+        (void)gauge_add(&call->http->counters->open_calls, -1);
+    free(call->path);
+    free(call);
+}
+
+struct header_list {
+    struct header_field fields[MAX_HEADER_FIELDS];
+    size_t count;
+    bool overflow;
+};
+
+static enum MHD_Result collect_field(void *context, enum MHD_ValueKind kind, const char *name, size_t name_length,
+                                     const char *value, size_t value_length)
+{
+    struct header_list *list = context;
+
+    (void)kind;
+    if (list->count == MAX_HEADER_FIELDS) {
+        list->overflow = true;
+        return MHD_NO;
+    }
+    list->fields[list->count++] = (struct header_field){
+        .name = name,
+        .name_length = name_length,
+        .value = value == NULL ? "" : value,
+        .value_length = value == NULL ? 0 : value_length,
+    };
+    return MHD_YES;
+}
+
+static enum lossd_status collect_headers(struct http_call *call, struct header_list *list, struct lossd_error *err)
+{
+    list->count = 0;
+    list->overflow = false;
+    (void)MHD_get_connection_values_n(call->mhd, MHD_HEADER_KIND, collect_field, list);
+    if (list->overflow)
+        return error_set(err, LOSSD_MALFORMED_REQUEST, "", "has more than %d headers", MAX_HEADER_FIELDS);
+    return connect_check_framing(list->fields, list->count, &call->framing, err);
+}
+
+static enum lossd_status set_wrong_verb(struct http_call *call, const char *allow, struct lossd_error *err)
+{
+    call->http_status = MHD_HTTP_METHOD_NOT_ALLOWED;
+    call->allow = allow;
+    (void)error_set(err, LOSSD_NOT_SUPPORTED, "", "the path does not take this HTTP method, but %s", allow);
+    error_add_metadata(err, "supported", "%s", allow);
+    return LOSSD_NOT_SUPPORTED;
+}
+
+static enum lossd_status route(struct http_call *call, const char *verb, struct lossd_error *err)
+{
+    const bool is_post = strcmp(verb, MHD_HTTP_METHOD_POST) == 0;
+
+    call->is_get = strcmp(verb, MHD_HTTP_METHOD_GET) == 0;
+    call->page = page_find(call->path);
+    if (call->page != NULL) {
+        if (!call->is_get && strcmp(verb, MHD_HTTP_METHOD_HEAD) != 0)
+            return set_wrong_verb(call, "GET, HEAD", err);
+        return LOSSD_OK;
+    }
+    call->method = rpc_find(call->path);
+    if (call->method == NULL)
+        return error_set(err, LOSSD_METHOD_NOT_FOUND, "", "there is no such path: / lists them");
+    if (!is_post && !(call->is_get && call->method->allows_get))
+        return set_wrong_verb(call, call->method->allows_get ? "GET, POST" : "POST", err);
+    return LOSSD_OK;
+}
+
+static void keep_traceparent(struct http_call *call, const struct header_list *list)
+{
+    const struct header_field *field = header_find(list->fields, list->count, "traceparent");
+
+    if (field == NULL || !traceparent_is_valid(field->value, field->value_length))
+        return;
+    memcpy(call->traceparent, field->value, TRACEPARENT_SIZE - 1);
+    call->traceparent[TRACEPARENT_SIZE - 1] = '\0';
+}
+
+/* 415 is the status for a codec that is not spoken, and what is comes with it. */
+static enum lossd_status check_codec(struct http_call *call, const struct header_list *list, struct lossd_error *err)
+{
+    enum lossd_status status;
+
+    if (call->is_get) {
+        if (!call->framing.chunked && call->framing.content_length == 0)
+            return LOSSD_OK;
+        status = error_set(err, LOSSD_NOT_SUPPORTED, "", "a GET with a body, but the message belongs in the query");
+    } else {
+        status = connect_parse_content_type(list->fields, list->count, &call->head, err);
+    }
+    if (status == LOSSD_NOT_SUPPORTED) {
+        call->http_status = MHD_HTTP_UNSUPPORTED_MEDIA_TYPE;
+        call->accept_post = true;
+    }
+    return status;
+}
+
+static enum lossd_status admit(struct http_call *call, struct lossd_error *err)
+{
+    struct http *http = call->http;
+
+    if (atomic_load(&http->closed))
+        return error_set(err, LOSSD_SHUTTING_DOWN, "", "the daemon is shutting down");
+    call->is_open = true;
+    if (gauge_add(&http->counters->open_calls, 1) >= http->settings.open_calls) {
+        (void)error_set(err, LOSSD_OVERLOADED, "", "%" PRIu32 " calls are open already", http->settings.open_calls);
+        error_add_metadata(err, "limit", "open_calls");
+        return LOSSD_OVERLOADED;
+    }
+    return LOSSD_OK;
+}
+
+static enum lossd_status check_head(struct http_call *call, const char *verb, const struct header_list *list,
+                                    struct lossd_error *err)
+{
+    enum lossd_status status = route(call, verb, err);
+
+    if (status != LOSSD_OK || call->page != NULL)
+        return status;
+    keep_traceparent(call, list);
+    status = check_codec(call, list, err);
+    if (status == LOSSD_OK)
+        status = connect_parse_common(list->fields, list->count, &call->head, err);
+    if (status == LOSSD_OK && call->framing.content_length > call_body_limit(call))
+        status = call_set_too_large(call);
+    if (status == LOSSD_OK)
+        status = admit(call, err);
+    return status;
+}
+
+/*
+ * A refused call is answered when its body has been read to the end: clients in the middle of an upload take an early
+ * answer and a closed connection for a network fault. Unless they wait for leave to send it, or it is very long.
+ */
+enum MHD_Result call_begin(struct http_call *call, struct MHD_Connection *mhd, const char *verb)
+{
+    struct lossd_error *err = &call->submission.error;
+    struct header_list list;
+
+    call->mhd = mhd;
+    call->state = CALL_BODY;
+    call->head_ns = clock_now_ns();
+    if (collect_headers(call, &list, err) != LOSSD_OK) {
+        call->close_connection = true;
+        return call_answer_error(call);
+    }
+    if (check_head(call, verb, &list, err) == LOSSD_OK)
+        return MHD_YES;
+    if (!call->framing.expects_continue && !call_is_too_long_to_discard(call))
+        return MHD_YES;
+    call->close_connection = true;
+    return call_answer_error(call);
+}
+
+static void set_deadline(struct http_call *call)
+{
+    const uint64_t ms = call->head.timeout_ms < MAX_CALL_TIMEOUT_MS ? call->head.timeout_ms : MAX_CALL_TIMEOUT_MS;
+
+    call->submission.deadline_ns = call->head.has_timeout ? clock_after_ms(call->head_ns, ms) : NO_DEADLINE;
+}
+
+static enum lossd_status decode(struct http_call *call, ProtobufCMessage **message, struct lossd_error *err)
+{
+    const struct decode_limits limits = {.json_depth = call->http->settings.json_depth};
+    struct arena *arena = &call->submission.arena;
+    uint8_t *bytes = call->body;
+    size_t size = call->body_size;
+
+    if (call->is_get) {
+        const enum lossd_status status = connect_parse_query(call->query, arena, &call->head, &bytes, &size, err);
+
+        if (status != LOSSD_OK) {
+            if (status == LOSSD_NOT_SUPPORTED && strcmp(err->field, "encoding") == 0)
+                call->http_status = MHD_HTTP_UNSUPPORTED_MEDIA_TYPE;
+            return status;
+        }
+    }
+    arena->limit_bytes = ARENA_BASE_BYTES + ARENA_BYTES_PER_BODY_BYTE * size;
+    return message_decode(call->head.codec, call->method->request, bytes == NULL ? (const uint8_t *)"" : bytes, size,
+                          &limits, arena, message, err);
+}
+
+/* On any thread, maybe before the call that submitted has returned. */
+static void on_done(struct submission *submission)
+{
+    struct http_call *call = submission->owner;
+
+    MHD_resume_connection(call->mhd);
+}
+
+/* Nobody but the main thread may look at the call between registry_submit and its resumption. */
+static void park(struct http_call *call)
+{
+    call->submission.done = on_done;
+    call->submission.owner = call;
+    call->state = CALL_PARKED;
+    MHD_suspend_connection(call->mhd);
+    connection_park(call->connection, &call->submission);
+    registry_submit(call->http->rpc.registry, &call->submission);
+}
+
+enum MHD_Result call_execute(struct http_call *call)
+{
+    struct submission *submission = &call->submission;
+    struct lossd_error *err = &submission->error;
+    ProtobufCMessage *request;
+    ProtobufCMessage *response = NULL;
+
+    connection_clear_deadline(call->connection);
+    if (err->status != LOSSD_OK)
+        return call_answer_error(call);
+    if (call->page != NULL)
+        return call_answer_page(call);
+    set_deadline(call);
+    if (decode(call, &request, err) != LOSSD_OK ||
+        call->method->handle(&call->http->rpc, request, submission, &response, err) != LOSSD_OK)
+        return call_answer_error(call);
+    if (!call->method->parks)
+        return call_answer_message(call, response);
+    park(call);
+    return MHD_YES;
+}
