@@ -77,13 +77,17 @@ struct batch_limits {
  *   LOSSD_LIMIT_EXCEEDED        lengths: too many requests or candidates (metadata "limit")
  *   LOSSD_TASK_SET_MISMATCH     tasks[i].name unknown or repeated; tasks: one is missing (metadata "task")
  *   LOSSD_SHAPE_MISMATCH        a column whose count is not what the layout says (metadata "task", "expected", "got");
- *                               a column that the config needs and that is not there, or the other way round
- *   LOSSD_LABEL_COUNT_MISMATCH  the same for labels and label_bits (metadata "task", "labels", "candidates")
+ *                               sessions or task_space that the config needs and that are not there; sessions without
+ *                               LISTS_SESSIONS, weights beside a list-wise loss. task_space that nothing needs is
+ *                               checked and has no effect
+ *   LOSSD_LABEL_COUNT_MISMATCH  the same for labels and label_bits (metadata "task", "labels", "candidates"): labels of
+ *                               a task with a label_bitmask, label_bits where no task has one
  *   LOSSD_LABEL_OUT_OF_RANGE    tasks[i].labels[c]
  *   LOSSD_WEIGHT_OUT_OF_RANGE   tasks[i].weights[c] not finite or negative; task_space[c] not finite
  *   LOSSD_NONFINITE_LOGITS      tasks[i].logits[j], with ON_NONFINITE_ERROR only (metadata "task", "count",
  *                               "first_index")
- *   LOSSD_INVALID_ARGUMENT      gradient_scale or log_scale not finite
+ *   LOSSD_INVALID_ARGUMENT      gradient_scale or tasks[i].log_scale not finite; log_scale where the task has no
+ *                               list-wise loss with a learned temperature
  * Any thread; reads only what it is given.
  */
 CHECK_RESULT
