@@ -9,7 +9,10 @@
 
 #include "client/http_client.h"
 #include "lossctl/command.h"
-#include "lossctl/embedded.h"
+
+static const char *const help_lines[] = {
+#include "lossctl_help.inc"
+};
 
 static const struct command {
     const char *name;
@@ -115,6 +118,13 @@ static int flush(int code)
     return code;
 }
 
+static int print_help(void)
+{
+    for (size_t i = 0; i < sizeof help_lines / sizeof help_lines[0]; i++)
+        puts(help_lines[i]);
+    return flush(EXIT_DONE);
+}
+
 static int run(const struct options *options, const bool *given, int argc, char **argv)
 {
     const struct command *command;
@@ -140,10 +150,10 @@ int main(int argc, char **argv)
     while ((letter = getopt_long(argc, argv, "hVd:", long_options, NULL)) != -1) {
         if (letter == '?')
             return usage("options not understood");
-        if (letter == 'h' || letter == 'V') {
-            fputs(letter == 'h' ? embedded_help() : "lossctl " LOSSCTL_VERSION "\n", stdout);
-            return flush(EXIT_DONE);
-        }
+        if (letter == 'h')
+            return print_help();
+        if (letter == 'V')
+            return flush(puts("lossctl " LOSSCTL_VERSION) < 0 ? EXIT_OUTPUT : EXIT_DONE);
         if (take_option(letter, &options, given) != EXIT_DONE)
             return EXIT_USAGE;
     }

@@ -3,9 +3,13 @@
 #include <unistd.h>
 
 #include "lossctl/command.h"
-#include "lossctl/embedded.h"
 #include "lossctl/rpc.h"
 #include "lossctl/table.h"
+
+/* A google.protobuf.FileDescriptorSet. */
+static const uint8_t schema[] = {
+#include "lossctl_schema.inc"
+};
 
 static int print_methods(void)
 {
@@ -46,9 +50,6 @@ static void print_methods_json(void)
 
 int command_schema(const struct options *options, int argc, char **argv)
 {
-    const uint8_t *schema;
-    size_t bytes;
-
     (void)argv;
     if (argc != 0)
         return usage("schema takes no arguments");
@@ -60,7 +61,6 @@ int command_schema(const struct options *options, int argc, char **argv)
         return print_methods();
     if (isatty(STDOUT_FILENO))
         return usage("schema is binary: send it to a file, or ask for the list of methods with --text");
-    schema = embedded_schema(&bytes);
-    (void)fwrite(schema, 1, bytes, stdout);
+    (void)fwrite(schema, 1, sizeof schema, stdout);
     return EXIT_DONE;
 }
