@@ -1,0 +1,56 @@
+/*
+ * Numbers as decimal text: the JSON grammar read exactly, floats written with digits that read back to the same bits.
+ * Nothing here depends on the locale. Pure; any thread.
+ */
+#ifndef CODEC_DECIMAL_H
+#define CODEC_DECIMAL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* A number as it was written: digits * 10^exponent, and what did not fit there. */
+struct decimal {
+    const uint8_t *text; /* of the whole number, borrowed */
+    size_t length;
+    size_t num_digits; /* written ones, before and behind the point */
+    uint64_t digits;   /* leading ones, as many as fit */
+    int64_t exponent;  /* of the last of digits */
+    int64_t scale;     /* of the last digit of the text */
+    bool negative;
+    bool rounded; /* a digit that did not fit was not 0 */
+};
+
+/*
+ * Read one number of RFC 8259 at text. Returns its end, or NULL where there is none: no digit, a leading zero, a point
+ * or exponent without digits. What follows the number is not looked at, except that it is not a digit.
+ */
+const uint8_t *decimal_parse(const uint8_t *text, const uint8_t *end, struct decimal *decimal);
+
+/* The nearest binary32 or binary64, ties to even. False where that is infinite. */
+bool decimal_to_float(const struct decimal *decimal, float *value);
+bool decimal_to_double(const struct decimal *decimal, double *value);
+
+/* decimal_parse and decimal_to_float in one, for arrays; NULL where either fails. */
+const uint8_t *decimal_read_float(const uint8_t *text, const uint8_t *end, float *value);
+
+/* The whole number, however it was written (1e3, 1.0). False where it has a fraction or is out of range. */
+bool decimal_to_int64(const struct decimal *decimal, int64_t min, int64_t max, int64_t *value);
+bool decimal_to_uint64(const struct decimal *decimal, uint64_t max, uint64_t *value);
+
+/* Room that any of these needs; they write no NUL and return the end. */
+enum { DECIMAL_MAX_TEXT = 32 };
+
+/*
+ * At most 9 significant digits, as few as cheaply seen to give the same bits; "NaN", "Infinity" and "-Infinity" in
+ * quotes, as ProtoJSON writes them.
+ */
+char *decimal_print_float(char *out, float value);
+
+/* The same with at most 17 digits. */
+char *decimal_print_double(char *out, double value);
+
+char *decimal_print_uint64(char *out, uint64_t value);
+char *decimal_print_int64(char *out, int64_t value);
+
+#endif

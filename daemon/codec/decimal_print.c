@@ -1,0 +1,195 @@
+/*
+ * Writing. A float x is scaled by a power of ten to nine digits before the point, in binary64, where that is off by a
+ * millionth of the last digit at most. Any decimal nearer to x than half the distance to the next float reads back to
+ * x; nine digits always are, seven or eight often.
+ */
+#include "codec/decimal.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "codec/powers.h"
+
+enum { FLOAT_DIGITS = 9, MIN_POSITIONAL = -5, MAX_POSITIONAL = 15 };
+
+static const char digit_pairs[] = "00010203040506070809101112131415161718192021222324252627282930313233343536373839"
+                                  "40414243444546474849505152535455565758596061626364656667686970717273747576777879"
+                                  "8081828384858687888990919293949596979899";
+
+static inline void print_nine_digits(char digits[FLOAT_DIGITS], uint32_t value)
+{
+    const uint32_t high = value / 10000;
+    const uint32_t low = value % 10000;
+    const uint32_t middle = high % 10000;
+
+    digits[0] = (char)('0' + high / 10000);
+    memcpy(digits + 1, digit_pairs + 2 * (middle / 100), 2);
+    memcpy(digits + 3, digit_pairs + 2 * (middle % 100), 2);
+    memcpy(digits + 5, digit_pairs + 2 * (low / 100), 2);
+    memcpy(digits + 7, digit_pairs + 2 * (low % 100), 2);
+}
+
+static inline uint32_t choose(bool first, uint32_t a, uint32_t b)
+{
+    const uint32_t mask = 0 - (uint32_t)first;
+
+    return (a & mask) | (b & ~mask);
+}
+
+/*
+ * The nine digits of a positive float, those that are not needed 0, and the exponent of the first. No branch depends
+ * on the digits: they are as good as random.
+ */
+static inline uint32_t float_digits(double value, int *exponent)
+{
+    enum { BIAS = 1023, FRACTION = 52, LOWEST = -126, PRECISION = 24 };
+    uint64_t bits;
+    int binary;
+    double scaled;
+    double half_gap;
+    uint32_t nine;
+    uint32_t eight;
+    uint32_t seven;
+
+    memcpy(&bits, &value, sizeof bits);
+    binary = (int)(bits >> FRACTION) - BIAS;
+    *exponent = (binary * 78913) >> 18; /* floor(binary * log10(2)): right or one too low */
+    *exponent += value >= power_of_ten(*exponent + 1);
+    /* Below a power of two the next float is half as far. */
+    binary = (binary < LOWEST ? LOWEST : binary) - PRECISION - ((bits << 12) == 0);
+    bits = (uint64_t)(binary + BIAS) << FRACTION;
+    memcpy(&half_gap, &bits, sizeof half_gap);
+    half_gap *= 0.999 * power_of_ten(FLOAT_DIGITS - 1 - *exponent);
+    scaled = value * power_of_ten(FLOAT_DIGITS - 1 - *exponent);
+
+    nine = (uint32_t)(scaled + 0.5);
+    eight = (nine + 5) / 10 * 10;
+    seven = (nine + 50) / 100 * 100;
+    nine = choose(fabs((double)eight - scaled) < half_gap, eight, nine);
+    return choose(fabs((double)seven - scaled) < half_gap, seven, nine);
+}
+
+static char *print_scientific(char *out, const char *digits, int count, int exponent)
+{
+    const int magnitude = exponent < 0 ? -exponent : exponent;
+
+    *out++ = digits[0];
+    if (count > 1) {
+        *out++ = '.';
+        memcpy(out, digits + 1, FLOAT_DIGITS - 1);
+        out += count - 1;
+    }
+    *out++ = 'e';
+    *out++ = exponent < 0 ? '-' : '+';
+    memcpy(out, digit_pairs + 2 * magnitude, 2);
+    return out + 2;
+}
+
+/* count digits, the first worth 10^exponent. */
+static inline char *print_digits(char *out, const char digits[FLOAT_DIGITS], int count, int exponent)
+{
+    static const char zeros[] = "0.000000000000000";
+
+    if (exponent < MIN_POSITIONAL || exponent > MAX_POSITIONAL)
+        return print_scientific(out, digits, count, exponent);
+    if (exponent < 0) {
+        memcpy(out, zeros, 8);
+        out += 1 - exponent;
+        memcpy(out, digits, FLOAT_DIGITS);
+        return out + count;
+    }
+    if (exponent + 1 >= count) {
+        memcpy(out, digits, (size_t)count);
+        memcpy(out + count, zeros + 2, (size_t)(exponent + 1 - count));
+        return out + exponent + 1;
+    }
+    memcpy(out, digits, FLOAT_DIGITS);
+    out[exponent + 1] = '.';
+    memcpy(out + exponent + 2, digits + exponent + 1, (size_t)(count - exponent - 1));
+    return out + count + 1;
+}
+
+static char *print_text(char *out, const char *text)
+{
+    const size_t length = strlen(text);
+
+    memcpy(out, text, length);
+    return out + length;
+}
+
+static char *print_nonfinite(char *out, double value)
+{
+    if (isnan(value))
+        return print_text(out, "\"NaN\"");
+    return print_text(out, value < 0 ? "\"-Infinity\"" : "\"Infinity\"");
+}
+
+/* Digits up to the last that is not 0; at least one. */
+static inline int significant(const char digits[FLOAT_DIGITS])
+{
+    uint64_t tail;
+
+    memcpy(&tail, digits + 1, sizeof tail);
+    tail ^= UINT64_C(0x3030303030303030);
+    return tail == 0 ? 1 : FLOAT_DIGITS - __builtin_clzll(tail) / 8;
+}
+
+char *decimal_print_float(char *out, float value)
+{
+    char digits[FLOAT_DIGITS];
+    uint32_t nine;
+    int exponent;
+
+    if (!isfinite(value))
+        return print_nonfinite(out, (double)value);
+    if (value == 0)
+        return print_text(out, signbit(value) ? "-0.0" : "0");
+    *out = '-';
+    out += signbit(value) != 0;
+    nine = float_digits((double)fabsf(value), &exponent);
+    if (nine == 1000000000) {
+        nine = 100000000;
+        exponent++;
+    }
+    print_nine_digits(digits, nine);
+    return print_digits(out, digits, significant(digits), exponent);
+}
+
+char *decimal_print_double(char *out, double value)
+{
+    char text[DECIMAL_MAX_TEXT];
+
+    if (!isfinite(value))
+        return print_nonfinite(out, value);
+    if (value == 0)
+        return print_text(out, signbit(value) ? "-0.0" : "0");
+    for (int digits = 15; digits <= 17; digits++) {
+        (void)snprintf(text, sizeof text, "%.*g", digits, value);
+        if (strtod(text, NULL) == value)
+            break;
+    }
+    return print_text(out, text);
+}
+
+char *decimal_print_uint64(char *out, uint64_t value)
+{
+    char digits[20];
+    size_t start = sizeof digits;
+
+    do {
+        digits[--start] = (char)('0' + value % 10);
+        value /= 10;
+    } while (value != 0);
+    memcpy(out, digits + start, sizeof digits - start);
+    return out + (sizeof digits - start);
+}
+
+char *decimal_print_int64(char *out, int64_t value)
+{
+    if (value >= 0)
+        return decimal_print_uint64(out, (uint64_t)value);
+    *out++ = '-';
+    return decimal_print_uint64(out, 0 - (uint64_t)value);
+}
