@@ -12,12 +12,14 @@
 #include "group/submission.h"
 
 struct registry;
+struct engine; /* collective/engine.h */
 
 struct registry_settings {
     uint32_t max_groups;
     uint32_t max_ranks;
     struct batch_limits batch_limits;
-    unsigned compute_threads; /* >= 1 */
+    unsigned compute_threads;    /* >= 1 */
+    const struct engine *engine; /* of all groups; NULL: the one that fits each */
 };
 
 /* Starts the compute pool. NULL, with err, where threads or memory can't be had. */
@@ -28,7 +30,8 @@ void registry_destroy(struct registry *registry);
 
 /*
  * A group of the configuration file: exists without members, its ranks need not join, and its name is never freed.
- * config is taken over on success. LOSSD_INVALID_ARGUMENT (name, world_size), LOSSD_LIMIT_EXCEEDED.
+ * config is taken over on success. LOSSD_INVALID_ARGUMENT (name, world_size), LOSSD_INVALID_CONFIG (config…),
+ * LOSSD_LIMIT_EXCEEDED.
  */
 CHECK_RESULT
 enum lossd_status registry_declare(struct registry *registry, const char *name, uint32_t world_size,
@@ -64,7 +67,11 @@ struct join_answer {
  * LOSSD_CONFIG_DIGEST_MISMATCH  world_size, nnodes, or "config" where the digests differ (metadata "mine",
  *                         "first_seen"); then *first_seen is a copy of the group's serialized config, for the caller to
  *                         find the field and to free
+ * LOSSD_INVALID_CONFIG    config…: of the first member, as loss_plan_init
  * LOSSD_SHUTTING_DOWN
+ *
+ * A rank that was a member, and brings no instance or another one, or had left, begins the next generation: its config
+ * and world size count then (a declared group keeps its own), and open calls of the old one end as stale.
  */
 CHECK_RESULT
 enum lossd_status registry_join(struct registry *registry, struct join_request *request, struct join_answer *answer,
@@ -79,13 +86,19 @@ struct address {
 };
 
 /*
- * LOSSD_GROUP_NOT_FOUND (metadata "group"), LOSSD_RANK_RANGE, LOSSD_STALE_GENERATION (metadata "generation"),
- * LOSSD_RANK_NOT_JOINED. All calls below can fail with these.
+ * Leave for good; to leave twice is a success. The name is free when no member is left, whether or not all ranks had
+ * come; a declared group begins a new generation when all its ranks have left.
+ *
+ * LOSSD_INVALID_ARGUMENT (group absent), LOSSD_GROUP_NOT_FOUND (metadata "group"), LOSSD_STALE_GENERATION (metadata
+ * "generation"), LOSSD_RANK_RANGE (metadata "world_size"), LOSSD_RANK_NOT_JOINED. All calls below can fail with these.
  */
 CHECK_RESULT
 enum lossd_status registry_leave(struct registry *registry, const struct address *address, struct lossd_error *err);
 
-/* As step_announce, and LOSSD_STEP_RANGE, LOSSD_ANNOUNCE_NEEDS_BATCH, LOSSD_LIMIT_EXCEEDED. */
+/*
+ * As step_announce, and LOSSD_STEP_RANGE (metadata "limit"), LOSSD_ANNOUNCE_NEEDS_BATCH, LOSSD_LIMIT_EXCEEDED,
+ * LOSSD_INVALID_ARGUMENT (candidates without requests).
+ */
 CHECK_RESULT
 enum lossd_status registry_announce(struct registry *registry, const struct address *address, uint64_t step,
                                     uint32_t requests, uint32_t candidates, struct lossd_error *err);
@@ -93,12 +106,18 @@ enum lossd_status registry_announce(struct registry *registry, const struct addr
 /*
  * Check, count and park a batch; done() is called when there is an answer, maybe before this returns.
  * A transport that parks connections has to do so before this call.
+ *
+ * Ends as step_submit says, or with an error of the address (LOSSD_INVALID_ARGUMENT, field "rank", where it is absent
+ * and the world larger than 1), of the step (LOSSD_STEP_RANGE) or of the batch (as batch_check). The last, where group,
+ * rank and step are right, poisons the step for its peers; a lack of memory (LOSSD_LIMIT_EXCEEDED, metadata "limit"
+ * "memory_bytes") does not.
  */
 void registry_submit(struct registry *registry, struct submission *submission);
 
 /*
- * The client of a parked submission is gone. Where the submission still waits, done() is called with
- * LOSSD_CLIENT_GONE before this returns; where it is being computed or done, nothing happens.
+ * The client of a submission is gone. Where the submission waits, done() is called with LOSSD_CLIENT_GONE before this
+ * returns; where registry_submit has not parked it yet, it ends so instead of being parked. Its contribution counts in
+ * both cases. Where it is being computed or done, nothing happens.
  * The caller makes sure that the submission is not freed meanwhile.
  */
 void registry_cancel(struct registry *registry, struct submission *submission);

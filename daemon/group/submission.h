@@ -38,13 +38,14 @@ struct submission {
     struct result result;
 
     /* Set by the group. */
-    struct group *group; /* referenced while the group owns the submission */
+    struct group *group; /* referenced while the group owns the submission; under the registry's lock */
+    bool is_cancelled;   /* the client went before the submission was parked */
     struct prepared_batch prepared;
     struct totals totals;
     struct submission *next; /* in the compute queue */
 };
 
-/* Zeroes and makes the arena; done and owner are the caller's to set. */
+/* Zeroes, but for no deadline, and makes the arena; done and owner are the caller's to set. */
 void submission_init(struct submission *submission, size_t arena_limit_bytes, struct memory_budget *budget);
 
 /* Drops the arena. */
