@@ -25,9 +25,9 @@ struct answer {
     bool too_large;
 };
 
-static enum http_result fail(struct http_error *err, enum http_result result, const char *message, const char *detail)
+static enum http_result fail(struct http_error *err, enum http_result result, const char *message)
 {
-    (void)snprintf(err->message, sizeof err->message, "%s%s%s", message, detail[0] == '\0' ? "" : ": ", detail);
+    (void)snprintf(err->message, sizeof err->message, "%s", message);
     return result;
 }
 
@@ -125,16 +125,15 @@ enum http_result http_client_open(const char *address, struct http_client **clie
     struct http_client *made;
 
     if (path != NULL ? path[0] != '/' : !has_scheme(address) && !is_host_port(address))
-        return fail(err, HTTP_BAD_ADDRESS, "expected host:port, http://host:port, https://host:port or unix:/path",
-                    address);
+        return fail(err, HTTP_BAD_ADDRESS, "expected host:port, http://host:port, https://host:port or unix:/path");
     made = calloc(1, sizeof *made);
     if (made == NULL)
-        return fail(err, HTTP_FAILED, "memory is out", "");
+        return fail(err, HTTP_FAILED, "memory is out");
     made->origin = origin_of(address);
     made->curl = curl_easy_init();
     if (made->origin == NULL || made->curl == NULL || !set_up(made, address)) {
         http_client_close(made);
-        return fail(err, HTTP_FAILED, "libcurl could not be set up", "");
+        return fail(err, HTTP_FAILED, "libcurl could not be set up");
     }
     *client = made;
     return HTTP_OK;
@@ -259,9 +258,9 @@ enum http_result http_client_call(struct http_client *client, const struct http_
         result = HTTP_FAILED;
     }
     if (result == HTTP_TOO_LARGE)
-        (void)fail(err, result, "the answer is larger than expected", "");
+        (void)fail(err, result, "the answer is larger than expected");
     else if (result != HTTP_OK)
-        (void)fail(err, result, client->detail[0] != '\0' ? client->detail : curl_easy_strerror(code), "");
+        (void)fail(err, result, client->detail[0] != '\0' ? client->detail : curl_easy_strerror(code));
     curl_slist_free_all(headers);
     free(url);
     free(answer.bytes);
