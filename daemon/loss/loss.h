@@ -31,10 +31,14 @@ const struct loss_kind_info *loss_kind_info(enum loss_kind kind);
  */
 enum { DENOMINATOR_REQUESTS = 0, DENOMINATOR_CANDIDATES = 1, MAX_DENOMINATORS = 2 + 3 * MAX_TASKS };
 
-/* Slots of a task; a denominator without a slot of its own has that of the requests or candidates. */
+/*
+ * Slots of a task; a denominator without a slot of its own has that of the requests or candidates.
+ * A row counts unless softmax ignores it (label -100). With WEIGHT_NORMALIZER_GLOBAL slot weights holds the sum of
+ * weights (times task space) of the rows that count; with LOCAL, where weights stay at home, the number of these rows.
+ */
 struct task_slots {
-    uint32_t weights;     /* sum of weights of rows that count (kept, in or out of task space), or candidates */
-    uint32_t lists;       /* lists, or requests */
+    uint32_t weights;     /* or candidates, where no row can be ignored and no weight can be global */
+    uint32_t lists;       /* sessions of a task with a list-wise loss, or requests */
     uint32_t valid_lists; /* lists with a positive and a negative; only set where the config asks for it */
 };
 
@@ -56,30 +60,52 @@ struct loss_plan {
  *
  * LOSSD_INVALID_CONFIG with the field path ("tasks[0].losses[1].binary_focal_loss.gamma"): a name, range or combination
  * that proto/lossd/v1/config.proto rules out. LOSSD_LIMIT_EXCEEDED: too many tasks or losses, or the arena is full.
+ *
+ * Combinations: losses of one task share its logits and labels, so their num_class has to agree, and labels have to
+ * satisfy all of them: binary cross entropy, focal, L2 and list-wise (num_class 1) go together, softmax and JRC do
+ * where num_class is 2 (no label -100 then), softmax alone where it is above. Any loss may come more than once, with
+ * other parameters, but for the list-wise one: a task has one log_scale. Beside a list-wise loss the task space
+ * weights have to be 1.
  */
 CHECK_RESULT
 enum lossd_status loss_plan_init(struct loss_plan *plan, const struct group_config *config, struct arena *arena,
                                  struct lossd_error *err);
 
 /*
- * A list of a task as the kernels walk it: list l holds the candidates rows[offsets[l]] .. rows[offsets[l + 1] - 1],
- * or offsets[l] .. offsets[l + 1] - 1 themselves where rows is NULL (lists are requests).
+ * The lists of a task as the kernels walk them: list l holds the candidates rows[offsets[l]] .. rows[offsets[l + 1] -
+ * 1], or offsets[l] .. offsets[l + 1] - 1 themselves where rows is NULL (lists are requests).
  */
 struct task_lists {
     uint32_t num_lists;
     const uint32_t *offsets; /* [num_lists + 1] */
-    const uint32_t *rows;    /* [C] a permutation, in each list rising; or NULL */
+    const uint32_t *rows;    /* [C] a permutation, in each list rising; or NULL. Sessions come in the order of ids */
 };
 
-/* What loss_prepare makes of one task: its labels as numbers, its weights, its lists. In the arena, or borrowed. */
+/*
+ * What loss_prepare makes of one task: its labels as numbers, its weights, its lists. In the arena, or borrowed.
+ * The weight of a row is its sample weight times its task-space weight, row_weight().
+ */
 struct prepared_task {
-    const float *labels;  /* [C]; decoded from label_bits where the task has a bitmask */
-    const float *weights; /* [C] sample weight times task-space weight; NULL: all 1 */
+    const float *labels;     /* [C]; decoded from label_bits where the task has a bitmask */
+    const float *weights;    /* [C] sample weights as sent; NULL: all 1 */
+    const float *task_space; /* [C] as sent; NULL where it makes no difference */
+    double in_weight;        /* of rows with task_space > 0 */
+    double out_weight;       /* of the others */
     struct task_lists lists;
-    double num_kept;   /* rows that count: C, less the softmax rows labelled -100 */
-    double weight_sum; /* over the rows that count; num_kept where weights is NULL */
-    double num_valid_lists;
+    double num_kept;        /* rows that count: C, less the softmax rows labelled -100 */
+    double weight_sum;      /* over the rows that count; num_kept where there are no weights */
+    double num_valid_lists; /* counted only where the config asks for it */
 };
+
+/* Binary64, so that sums of weights are those of the products, not of rounded ones. */
+static inline double row_weight(const struct prepared_task *task, size_t row)
+{
+    const double weight = task->weights != NULL ? (double)task->weights[row] : 1.0;
+
+    if (task->task_space == NULL)
+        return weight;
+    return weight * (task->task_space[row] > 0.0F ? task->in_weight : task->out_weight);
+}
 
 struct prepared_batch {
     const struct batch *batch;
@@ -122,12 +148,19 @@ enum lossd_status loss_result_alloc(const struct loss_plan *plan, const struct b
  * All losses and gradients of a batch in one pass, on this thread.
  *
  * scales  of rescale(), for this batch.
- * result  from loss_result_alloc; tasks, losses, gradients and term values are written, step, world and replayed are
- *         left to the caller.
- * arena   scratch memory from loss_prepare's arena has been taken already: this function allocates nothing.
+ * result  from loss_result_alloc; tasks, losses, gradients, term values, local and the two factors are written; step,
+ *         world and replayed are left to the caller.
  *
- * Formulas: header of elem.h and of cpu.c. Same input, same bits, whatever the thread or the number of tasks.
- * Every gradient is rounded to binary32 once; -0 is never written. No error: whatever can fail has failed before.
+ * Formulas: elem.h and the cpu_*.c files. Same input, same bits, whatever the thread or the number of tasks; nothing is
+ * allocated, about 100 KiB of stack are used. Every gradient is rounded to binary32 once, all losses of the task
+ * together; -0 is never written. No error: whatever can fail has failed before.
+ *
+ * ON_NONFINITE_ZERO: a unit is a row for binary cross entropy, focal, L2 and softmax, a list for JRC and list-wise. A
+ * unit with a NaN or infinite logit adds nothing to sum, gradients and log_scale_gradient and still counts in the
+ * denominator. nonfinite_units of a task counts such units of each of its losses: a bad row of a task with binary
+ * cross entropy and a list-wise loss makes 2 (the row, its list).
+ *
+ * The empty batch gives losses 0 and empty gradients.
  */
 void loss_run(const struct loss_plan *plan, const struct prepared_batch *prepared, const struct scales *scales,
               struct result *result);

@@ -1,1 +1,129 @@
+/* What a batch adds to the denominators of its step. */
 #include "loss/loss.h"
+
+#include "loss/sessions.h"
+
+/* The softmax label of a row that does not count; PyTorch's ignore_index. */
+#define IGNORED_LABEL (-100.0F)
+
+static const float *decode_labels(const struct batch *batch, uint64_t mask, struct arena *arena)
+{
+    float *labels = arena_alloc(arena, sizeof *labels * batch->num_label_bits);
+
+    if (labels != NULL)
+        for (size_t c = 0; c < batch->num_label_bits; c++)
+            labels[c] = (batch->label_bits[c] & mask) != 0 ? 1.0F : 0.0F;
+    return labels;
+}
+
+static bool make_lists(const struct batch *batch, const struct task_config *config, const struct task_batch *task,
+                       struct arena *arena, struct task_lists *lists)
+{
+    if (config->lists == LISTS_SESSIONS)
+        return session_lists(task->sessions, batch->layout.num_candidates, arena, lists);
+    *lists = (struct task_lists){batch->layout.num_requests, batch->layout.offsets, NULL};
+    return true;
+}
+
+static void sum_weights(struct prepared_task *prepared, bool may_ignore, size_t num_candidates)
+{
+    size_t kept = num_candidates;
+
+    if (may_ignore)
+        for (size_t c = 0; c < num_candidates; c++)
+            kept -= prepared->labels[c] == IGNORED_LABEL;
+    prepared->num_kept = (double)kept;
+    prepared->weight_sum = (double)kept;
+    if (prepared->weights == NULL && prepared->task_space == NULL)
+        return;
+    prepared->weight_sum = 0.0;
+    for (size_t c = 0; c < num_candidates; c++)
+        if (!may_ignore || prepared->labels[c] != IGNORED_LABEL)
+            prepared->weight_sum += row_weight(prepared, c);
+}
+
+static double count_valid_lists(const struct prepared_task *prepared)
+{
+    const struct task_lists *lists = &prepared->lists;
+    size_t valid = 0;
+
+    for (uint32_t l = 0; l < lists->num_lists; l++) {
+        const uint32_t size = lists->offsets[l + 1] - lists->offsets[l];
+        uint32_t positives = 0;
+
+        for (uint32_t i = lists->offsets[l]; i < lists->offsets[l + 1]; i++)
+            positives += prepared->labels[lists->rows != NULL ? lists->rows[i] : i] != 0.0F;
+        valid += positives > 0 && positives < size;
+    }
+    return (double)valid;
+}
+
+static bool prepare_task(const struct loss_plan *plan, const struct batch *batch, const struct task_batch *task,
+                         struct arena *arena, struct prepared_task *prepared)
+{
+    const struct task_config *config = &plan->config->tasks[task->config_index];
+    const struct task_rules *rules = &plan->rules[task->config_index];
+    const struct task_slots *slots = &plan->slots[task->config_index];
+
+    prepared->labels = config->has_label_bitmask ? decode_labels(batch, config->label_bitmask, arena) : task->labels;
+    if (config->has_label_bitmask && prepared->labels == NULL)
+        return false;
+    prepared->weights = task->num_weights != 0 ? task->weights : NULL;
+    prepared->task_space = rules->needs_task_space ? task->task_space : NULL;
+    prepared->in_weight = config->in_task_space_weight;
+    prepared->out_weight = config->out_task_space_weight;
+    if (!make_lists(batch, config, task, arena, &prepared->lists))
+        return false;
+    sum_weights(prepared, (rules->label_rules & LABEL_CLASS) != 0, batch->layout.num_candidates);
+    if (slots->valid_lists != DENOMINATOR_REQUESTS)
+        prepared->num_valid_lists = count_valid_lists(prepared);
+    return true;
+}
+
+static void contribute(const struct loss_plan *plan, const struct task_slots *slots,
+                       const struct prepared_task *prepared, double *contribution)
+{
+    const bool global = plan->config->weight_normalizer == WEIGHT_NORMALIZER_GLOBAL;
+
+    if (slots->weights != DENOMINATOR_CANDIDATES)
+        contribution[slots->weights] = global ? prepared->weight_sum : prepared->num_kept;
+    if (slots->lists != DENOMINATOR_REQUESTS)
+        contribution[slots->lists] = prepared->lists.num_lists;
+    if (slots->valid_lists != DENOMINATOR_REQUESTS)
+        contribution[slots->valid_lists] = prepared->num_valid_lists;
+}
+
+enum lossd_status loss_prepare(const struct loss_plan *plan, const struct batch *batch, struct arena *arena,
+                               struct prepared_batch *prepared, struct lossd_error *err)
+{
+    struct prepared_task *tasks = arena_calloc(arena, batch->num_tasks, sizeof *tasks);
+    double *contribution = arena_calloc(arena, plan->num_denominators, sizeof *contribution);
+
+    if (tasks == NULL || contribution == NULL)
+        return error_set(err, LOSSD_LIMIT_EXCEEDED, "tasks", "no memory to prepare %zu tasks", batch->num_tasks);
+    contribution[DENOMINATOR_REQUESTS] = batch->layout.num_requests;
+    contribution[DENOMINATOR_CANDIDATES] = batch->layout.num_candidates;
+    for (size_t i = 0; i < batch->num_tasks; i++) {
+        const struct task_batch *task = &batch->tasks[i];
+
+        if (!prepare_task(plan, batch, task, arena, &tasks[i])) {
+            (void)error_set(err, LOSSD_LIMIT_EXCEEDED, "", "no memory to prepare %u candidates",
+                            batch->layout.num_candidates);
+            error_prefix_field(err, "tasks[%zu]", i);
+            return err->status;
+        }
+        contribute(plan, &plan->slots[task->config_index], &tasks[i], contribution);
+    }
+    *prepared = (struct prepared_batch){batch, tasks, contribution};
+    return LOSSD_OK;
+}
+
+void loss_announced_contribution(const struct loss_plan *plan, uint32_t requests, uint32_t candidates,
+                                 double *contribution)
+{
+    contribution[DENOMINATOR_REQUESTS] = requests;
+    contribution[DENOMINATOR_CANDIDATES] = candidates;
+    for (size_t t = 0; t < plan->config->num_tasks; t++)
+        if (plan->slots[t].weights != DENOMINATOR_CANDIDATES)
+            contribution[plan->slots[t].weights] = candidates;
+}

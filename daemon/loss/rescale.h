@@ -3,7 +3,16 @@
  *
  * A term's local mean S_r / N_r is multiplied by N_r * W / N where the trainer takes the mean over W ranks of what each
  * back-propagates, so that this mean is sum(S) / sum(N) exactly; by N_r / N where it takes the sum. 0/0 = 0.
- * Each term has the denominator of its own kind: lists, candidates, kept rows, weights.
+ * Each term has the denominator of its own kind:
+ *
+ *   term                            local denominator              counts of its factor
+ *   list-wise, ALL                  lists                          lists
+ *   list-wise, VALID                valid lists                    valid lists
+ *   BCE, focal, L2, JRC             weight sum                     weight sums; with LOCAL: candidates
+ *   softmax, ignore_counting KEPT   weight sum of the kept rows    the same; with LOCAL: kept rows
+ *   softmax, ignore_counting ALL    weight sum of the kept rows    candidates
+ *
+ * Without weights a weight sum is the number of rows.
  */
 #ifndef LOSS_RESCALE_H
 #define LOSS_RESCALE_H
