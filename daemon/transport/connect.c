@@ -57,6 +57,17 @@ static bool value_is_one_line(const char *value, size_t length)
     return true;
 }
 
+/*
+ * libmicrohttpd 0.9.75 appends a folded line to the name of its header: "Content-Length: 2", "\r\n 5" is there a header
+ * Content-Length5, and a body that nobody reads, which would be taken for the next request.
+ */
+static bool is_folded(const struct header_field *field, const char *name)
+{
+    const size_t length = strlen(name);
+
+    return field->name_length > length && strncasecmp(field->name, name, length) == 0;
+}
+
 static enum lossd_status check_field(const struct header_field *field, struct framing *framing, bool *has_host,
                                      struct lossd_error *err)
 {
@@ -64,6 +75,8 @@ static enum lossd_status check_field(const struct header_field *field, struct fr
         return error_set(err, LOSSD_MALFORMED_REQUEST, "", "a header has a name that is not a token");
     if (!value_is_one_line(field->value, field->value_length))
         return error_set(err, LOSSD_MALFORMED_REQUEST, "", "a header has a NUL, CR or LF in its value");
+    if (is_folded(field, "Content-Length") || is_folded(field, "Transfer-Encoding"))
+        return error_set(err, LOSSD_MALFORMED_REQUEST, "", "a header is folded over two lines");
     if (field_is(field, "Content-Length")) {
         if (framing->has_content_length)
             return error_set(err, LOSSD_MALFORMED_REQUEST, "Content-Length", "is there twice");

@@ -17,9 +17,6 @@
  */
 enum { CONNECTION_MEMORY_BYTES = 256 << 10 };
 
-/* Between calls a connection may be quiet for this long, as trainers are that write a checkpoint. */
-enum { IDLE_TIMEOUT_MS = 600 * 1000 };
-
 /* Paths and queries reach us as they were sent. */
 static size_t leave_escaped(void *context, struct MHD_Connection *mhd, char *text)
 {
@@ -65,13 +62,12 @@ static void on_connection(void *context, struct MHD_Connection *mhd, void **sock
 static void *on_request_line(void *context, const char *uri, struct MHD_Connection *mhd)
 {
     const union MHD_ConnectionInfo *info = MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
-    struct http *http = context;
     struct http_connection *connection = info == NULL ? NULL : info->socket_context;
 
     if (connection == NULL)
         return NULL;
-    connection_set_deadline(connection, http->settings.upload_timeout_ms);
-    return call_create(http, connection, uri);
+    connection_receives(connection);
+    return call_create(context, connection, uri);
 }
 
 static enum MHD_Result on_request(void *context, struct MHD_Connection *mhd, const char *url, const char *verb,
@@ -112,7 +108,9 @@ static void on_completed(void *context, struct MHD_Connection *mhd, void **call_
     (void)code;
     if (call == NULL)
         return;
-    connection_set_deadline(call->connection, IDLE_TIMEOUT_MS);
+    if (call->state == CALL_PARKED) /* resumed, but the client was gone before it could be answered */
+        connection_unpark(call->connection);
+    connection_is_idle(call->connection);
     call_destroy(call);
     *call_context = NULL;
 }

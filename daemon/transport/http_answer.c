@@ -13,9 +13,6 @@
 /* Lines a second about failed calls; a client that is wrong in a loop must not fill the disk. */
 enum { LOG_LINES_PER_SECOND = 10 };
 
-/* A client reads at least this fast, beyond the time that an upload of nothing may take. */
-enum { SLOWEST_BYTES_PER_MS = 1024 };
-
 static bool may_log(struct http *http, int64_t now_ns)
 {
     const int64_t second = now_ns / NS_PER_S;
@@ -79,8 +76,7 @@ static enum MHD_Result queue(struct http_call *call, unsigned http_status, const
     }
     add_headers(call, response, content_type);
     call->state = CALL_ANSWERED;
-    connection_set_deadline(call->connection,
-                            call->http->settings.upload_timeout_ms + (uint64_t)size / SLOWEST_BYTES_PER_MS);
+    connection_answers(call->connection, size);
     result = MHD_queue_response(call->mhd, http_status, response);
     MHD_destroy_response(response);
     return result;

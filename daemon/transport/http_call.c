@@ -255,7 +255,7 @@ enum MHD_Result call_execute(struct http_call *call)
     ProtobufCMessage *request;
     ProtobufCMessage *response = NULL;
 
-    connection_clear_deadline(call->connection);
+    connection_works(call->connection);
     if (err->status != LOSSD_OK)
         return call_answer_error(call);
     if (call->page != NULL)

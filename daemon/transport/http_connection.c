@@ -15,6 +15,17 @@
 #include "base/clock.h"
 #include "base/log.h"
 
+/* Between calls a connection may be quiet for this long, as trainers are that write a checkpoint. */
+enum { IDLE_TIMEOUT_MS = 600 * 1000 };
+
+/* A client reads its answer at least this fast, beyond the time that an upload of nothing may take. */
+enum { SLOWEST_BYTES_PER_MS = 1024 };
+
+static void set_deadline(struct http_connection *connection, uint64_t timeout_ms)
+{
+    atomic_store_explicit(&connection->deadline_ns, clock_after_ms(clock_now_ns(), timeout_ms), memory_order_relaxed);
+}
+
 struct http_connection *connection_open(struct http *http, int fd)
 {
     struct http_connection *connection = calloc(1, sizeof *connection);
@@ -23,7 +34,7 @@ struct http_connection *connection_open(struct http *http, int fd)
         return NULL;
     connection->http = http;
     connection->fd = fd;
-    connection_set_deadline(connection, http->settings.upload_timeout_ms);
+    set_deadline(connection, http->settings.upload_timeout_ms);
     (void)pthread_mutex_lock(&http->lock);
     connection->next = http->connections;
     if (connection->next != NULL)
@@ -50,14 +61,29 @@ void connection_close(struct http_connection *connection)
     free(connection);
 }
 
-void connection_set_deadline(struct http_connection *connection, uint64_t timeout_ms)
+/* Head and body, however slowly they come. */
+void connection_receives(struct http_connection *connection)
 {
-    atomic_store_explicit(&connection->deadline_ns, clock_after_ms(clock_now_ns(), timeout_ms), memory_order_relaxed);
+    set_deadline(connection, connection->http->settings.upload_timeout_ms);
+    atomic_store_explicit(&connection->receives, true, memory_order_relaxed);
 }
 
-void connection_clear_deadline(struct http_connection *connection)
+void connection_works(struct http_connection *connection)
 {
+    atomic_store_explicit(&connection->receives, false, memory_order_relaxed);
     atomic_store_explicit(&connection->deadline_ns, NO_DEADLINE, memory_order_relaxed);
+}
+
+void connection_answers(struct http_connection *connection, size_t answer_bytes)
+{
+    atomic_store_explicit(&connection->receives, false, memory_order_relaxed);
+    set_deadline(connection, connection->http->settings.upload_timeout_ms + answer_bytes / SLOWEST_BYTES_PER_MS);
+}
+
+void connection_is_idle(struct http_connection *connection)
+{
+    atomic_store_explicit(&connection->receives, false, memory_order_relaxed);
+    set_deadline(connection, IDLE_TIMEOUT_MS);
 }
 
 /* One event is enough: after it the call is answered or about to be. */
@@ -111,15 +137,26 @@ void http_watch(struct http *http)
     (void)pthread_mutex_unlock(&http->lock);
 }
 
-/* The library sees the end of the connection and cleans up, on its own thread. */
+/*
+ * Over its time, or its client is gone: the library misses an end that comes together with the last bytes of an
+ * unfinished body, which then stays in memory.
+ */
+static bool is_over(struct http_connection *connection, int64_t now_ns)
+{
+    if (now_ns >= atomic_load_explicit(&connection->deadline_ns, memory_order_relaxed))
+        return true;
+    return atomic_load_explicit(&connection->receives, memory_order_relaxed) && is_hung_up(connection->fd);
+}
+
+/* A socket that is shut down is an event for the library, which cleans up on its own thread. */
 int64_t http_tick(struct http *http, int64_t now_ns)
 {
     atomic_store_explicit(&http->pages.loop_ns, now_ns, memory_order_relaxed);
     (void)pthread_mutex_lock(&http->lock);
     for (struct http_connection *c = http->connections; c != NULL; c = c->next) {
-        if (now_ns < atomic_load_explicit(&c->deadline_ns, memory_order_relaxed))
+        if (!is_over(c, now_ns))
             continue;
-        connection_clear_deadline(c);
+        connection_works(c);
         (void)shutdown(c->fd, SHUT_RDWR);
     }
     (void)pthread_mutex_unlock(&http->lock);

@@ -19,6 +19,7 @@ struct http_connection {
     struct http *http;
     int fd;                           /* the library's; open as long as this is in the list */
     atomic_int_least64_t deadline_ns; /* of what it does now; NO_DEADLINE while the daemon is at work */
+    atomic_bool receives;             /* between a request line and the end of the body */
     struct submission *parked;        /* under the lock; NULL where no call is parked */
     struct http_connection *previous; /* under the lock */
     struct http_connection *next;
@@ -83,8 +84,10 @@ struct http_call {
 /* http_connection.c: what the main thread watches. */
 struct http_connection *connection_open(struct http *http, int fd);
 void connection_close(struct http_connection *connection);
-void connection_set_deadline(struct http_connection *connection, uint64_t timeout_ms);
-void connection_clear_deadline(struct http_connection *connection);
+void connection_receives(struct http_connection *connection);
+void connection_works(struct http_connection *connection);
+void connection_answers(struct http_connection *connection, size_t answer_bytes);
+void connection_is_idle(struct http_connection *connection);
 void connection_park(struct http_connection *connection, struct submission *submission);
 void connection_unpark(struct http_connection *connection);
 

@@ -134,7 +134,7 @@ static const struct bad_config bad_configs[] = {
     {"{\"limits\": {\"groups\": 1}, \"groups\": [{\"name\": \"a\", " CONFIG "}, {\"name\": \"b\", " CONFIG "}]}",
      LOSSD_LIMIT_EXCEEDED, "groups"},
     {"{\"groups\": [{\"name\": \"a\", \"config\": {\"tasks\": [{\"name\": \"x\", \"losses\": [{\"l2Loss\": {}}]}, "
-     "{\"name\": \"y\", \"losses\": [{\"jrcLoss\": {\"alpha\": 2}}]}]}}]}",
+     "{\"name\": \"y\", \"numClass\": 2, \"losses\": [{\"jrcLoss\": {\"alpha\": 2}}]}]}}]}",
      LOSSD_INVALID_CONFIG, "groups[0].config.tasks[1].losses[0].jrc_loss.alpha"},
     {"{\"no_such_key\": 1}", LOSSD_MALFORMED_REQUEST, "no_such_key"},
     {"", LOSSD_MALFORMED_REQUEST, ""},

@@ -66,6 +66,8 @@ static const struct bad_head bad_heads[] = {
     {{"Transfer-Encoding", "chunked", "Transfer-Encoding", "chunked"}, "Transfer-Encoding"},
     {{"Host", "a", "Host", "a"}, "Host"},
     {{"Content-Length ", "5"}, ""},
+    {{"Content-Length5", "2"}, ""},
+    {{"transfer-encodingchunked", "x"}, ""},
     {{"X Y", "5"}, ""},
     {{"", "5"}, ""},
     {{"X", "a\rb"}, ""},
