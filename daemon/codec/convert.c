@@ -45,7 +45,7 @@ enum lossd_status batch_from_message(const Lossd__V1__ComputeLossRequest *messag
     if (tasks == NULL)
         return fail_memory(arena, err);
     for (size_t i = 0; i < message->n_tasks; i++) {
-        char field[32];
+        char field[48];
 
         if (message->tasks[i]->name == NULL) {
             (void)snprintf(field, sizeof field, "tasks[%zu].name", i);
