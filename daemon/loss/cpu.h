@@ -88,8 +88,10 @@ void listwise_add(struct task_run *run, const struct term_run *term, struct segm
 struct jrc_list {
     struct elem_lse negatives; /* of a over the rows with y = 0 */
     struct elem_lse positives; /* of b over the rows with y = 1 */
-    double negative_pull;      /* sum of w * sigmoid(B - b) over the rows with y = 0 */
-    double positive_pull;      /* sum of w * sigmoid(A - a) over the rows with y = 1 */
+    double negative_tail;      /* ln(1 + rest) of both: once a part, not once a row */
+    double positive_tail;
+    double negative_pull; /* sum of w * sigmoid(B - b) over the rows with y = 0 */
+    double positive_pull; /* sum of w * sigmoid(A - a) over the rows with y = 1 */
 };
 
 /* jrc_loss: add all parts to a list, then all pulls, then for each part losses and gradients. */

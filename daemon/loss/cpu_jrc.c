@@ -14,6 +14,7 @@ struct side {
     uint32_t own;
     uint32_t other;
     const struct elem_lse *rivals; /* sum over the rivals, on the own channel */
+    double rivals_tail;            /* ln(1 + rest) of it */
     const struct elem_lse *peers;  /* sum over the rows with the same label, on the other channel */
     double pull;                   /* of the rivals, on the other channel */
 };
@@ -21,8 +22,8 @@ struct side {
 static struct side side_of(const struct jrc_list *list, bool positive)
 {
     if (positive)
-        return (struct side){1, 0, &list->negatives, &list->positives, list->negative_pull};
-    return (struct side){0, 1, &list->positives, &list->negatives, list->positive_pull};
+        return (struct side){1, 0, &list->negatives, list->negative_tail, &list->positives, list->negative_pull};
+    return (struct side){0, 1, &list->positives, list->positive_tail, &list->negatives, list->positive_pull};
 }
 
 /* The sum that rows of one label make as rivals: label 0 on column 1, label 1 on column 0. */
@@ -46,12 +47,14 @@ void jrc_scan(const struct tile *tile, struct segment segment, struct jrc_list *
 {
     list->negatives = elem_lse_merge(list->negatives, scan_rivals(tile, segment, false), 1.0);
     list->positives = elem_lse_merge(list->positives, scan_rivals(tile, segment, true), 1.0);
+    list->negative_tail = log1p(list->negatives.rest);
+    list->positive_tail = log1p(list->positives.rest);
 }
 
 /* How far the rivals of a row are above it. */
-static double lead(const struct elem_lse *rivals, double own)
+static double lead(const struct side *side, double own)
 {
-    return (rivals->max - own) + log1p(rivals->rest);
+    return (side->rivals->max - own) + side->rivals_tail;
 }
 
 void jrc_pull(const struct tile *tile, struct segment segment, struct jrc_list *list)
@@ -64,7 +67,7 @@ void jrc_pull(const struct tile *tile, struct segment segment, struct jrc_list *
 
         if (elem_lse_is_empty(*side.rivals))
             continue;
-        d = lead(side.rivals, tile->logits[2 * i + side.own]);
+        d = lead(&side, tile->logits[2 * i + side.own]);
         pull = tile->weights[i] * elem_sigmoid(d, elem_logistic(d));
         *(positive ? &list->positive_pull : &list->negative_pull) += pull;
     }
@@ -85,7 +88,7 @@ static double add_row(struct tile *tile, uint32_t i, double alpha, double unit, 
     gradient[1] += ce_gradient;
     gradient[0] -= ce_gradient;
     if (!elem_lse_is_empty(*side.rivals)) {
-        const double d = lead(side.rivals, z[side.own]);
+        const double d = lead(&side, z[side.own]);
         const struct elem_logistic ge = elem_logistic(d);
         const double share = elem_exp(z[side.other] - side.peers->max) / (1.0 + side.peers->rest);
 

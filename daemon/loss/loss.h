@@ -152,7 +152,7 @@ enum lossd_status loss_result_alloc(const struct loss_plan *plan, const struct b
  *         world and replayed are left to the caller.
  *
  * Formulas: elem.h and the cpu_*.c files. Same input, same bits, whatever the thread or the number of tasks; nothing is
- * allocated, about 100 KiB of stack are used. Every gradient is rounded to binary32 once, all losses of the task
+ * allocated, about 120 KiB of stack are used. Every gradient is rounded to binary32 once, all losses of the task
  * together; -0 is never written. No error: whatever can fail has failed before.
  *
  * ON_NONFINITE_ZERO: a unit is a row for binary cross entropy, focal, L2 and softmax, a list for JRC and list-wise. A
