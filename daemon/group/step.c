@@ -29,16 +29,33 @@ static void contribute(const struct step_machine *machine, struct slot *slot, en
         memset(slot->contribution, 0, bytes);
 }
 
-/* Rule 9. */
+/* Rule 9. The step stays open where a later one is in: it may be sent again, and is below that one. */
 static enum lossd_status tell(struct step_machine *machine, struct rank *rank, struct slot *slot, int64_t now_ns,
                               struct lossd_error *err)
 {
+    const uint64_t step = slot->step;
+
     *err = *verdict_error(slot->verdict);
     rank_changing(machine, rank);
     slot_free(slot);
+    if (slot == &rank->slots[0] && rank->slots[1].kind != SLOT_FREE) {
+        slot->kind = SLOT_VOID;
+        slot->step = step;
+    }
     rank_sort(rank);
     rank_changed(machine, rank, now_ns);
     return err->status;
+}
+
+/* Rule 2: the rank is at a later step already, and this one is not open, or the later one is being reduced. */
+static bool is_passed(struct rank *rank, uint64_t step)
+{
+    const struct slot *highest = rank_highest(rank);
+    const struct slot *lowest = rank_lowest(rank);
+
+    if (highest == NULL || step >= highest->step)
+        return false;
+    return rank_find(rank, step) == NULL || (lowest != NULL && lowest->in_reduce && step < lowest->step);
 }
 
 /* Whether a rank may contribute this to the step at all; kept is set where that is done. */
@@ -48,7 +65,6 @@ static enum lossd_status check_order(struct step_machine *machine, uint32_t r, u
 {
     struct rank *rank = &machine->ranks[r];
     struct slot *slot = rank_find(rank, step);
-    const struct slot *highest = rank_highest(rank);
 
     if (machine->closed) {
         *err = *verdict_error(machine->why_closed);
@@ -66,8 +82,8 @@ static enum lossd_status check_order(struct step_machine *machine, uint32_t r, u
         return tell(machine, rank, slot, now_ns, err);
     if (machine->history.num_done > 0 && step < machine->history.last_step)
         return error_out_of_order(err, machine->history.last_step + 1, step);
-    if (slot == NULL && highest != NULL && step < highest->step)
-        return error_out_of_order(err, highest->step, step);
+    if (is_passed(rank, step))
+        return error_out_of_order(err, rank_highest(rank)->step, step);
     if (slot != NULL && slot->in_reduce && slot->kind != SLOT_REFUSED && !has_contribution(machine, slot, contribution))
         return error_conflict(err, step, false);
     return LOSSD_OK;
@@ -177,13 +193,12 @@ enum lossd_status step_submit(struct step_machine *machine, uint32_t r, uint64_t
 static bool refusal_counts(const struct step_machine *machine, struct rank *rank, uint64_t step)
 {
     const struct slot *slot = rank_find(rank, step);
-    const struct slot *highest = rank_highest(rank);
 
     if (machine->closed || rank->left || (machine->history.num_done > 0 && step <= machine->history.last_step))
         return false;
-    if (slot == NULL)
-        return highest == NULL || step > highest->step;
-    return slot->kind != SLOT_UNTOLD && !slot->in_reduce;
+    if (is_passed(rank, step))
+        return false;
+    return slot == NULL || (slot->kind != SLOT_UNTOLD && !slot->in_reduce);
 }
 
 void step_refuse(struct step_machine *machine, uint32_t r, uint64_t step, enum lossd_status status, int64_t now_ns)

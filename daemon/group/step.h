@@ -2,11 +2,11 @@
  * The steps of one generation of one group: who has contributed what to which step, when the reduce starts, who is
  * answered how. A pure state machine: events in, actions out; no socket, thread or clock. Time comes with the events.
  *
- * The rules (numbers are used in step.c and its tests):
+ * The rules (numbers are used in the sources and tests):
  *   1  A rank's contribution to a step is its denominators. It comes with the batch, or before it by an announcement.
- *   2  A rank contributes in rising step order, and may announce one step ahead of the batch that it still owes: it
- *      has two steps open at most. Its batch of a later step drops what it contributed to earlier unreduced ones; its
- *      open call for them ends as SUPERSEDED.
+ *   2  A rank contributes in rising step order, and may announce one step ahead of the batch that it still owes: it has
+ *      two steps open at most. Its batch of a later step drops what it contributed to earlier unreduced ones; its open
+ *      call for them ends as SUPERSEDED.
  *   3  Until the reduce of the step starts, a new contribution of a rank replaces its old one, and a new call the open
  *      one (SUPERSEDED). From then on the contribution has to be equal, else that call alone is refused.
  *   4  A bad batch that brings its own contribution contributes zeros and a reason; it was answered already and may be
@@ -20,13 +20,15 @@
  *   7  One reduce per attempt. Its vector: the denominators, then step + 1 of each rank, then the reason of each rank.
  *   8  All steps equal and no reason: done. Otherwise every open call is ended with an error from this table.
  *   9  A failed step is not spent. The contributions of the attempt are dropped, and what its ranks had announced
- * ahead, so that the step can be sent again; batches of later steps bring their own contributions. A rank that
- * contributed and has not been told is told by its next call for that step, whose batch then does not count, unless it
- * has gone on to another step. A rank that came after the attempt began is in the next one. 10  The totals of the last
- * 64 done steps are kept. Gradients are always computed from kept totals. Whether a repeat brings the same contribution
- * is told by a 64-bit fingerprint per rank and step: different contributions pass as equal with a chance of 2^-64, and
- * then only their own rank's answer is scaled by totals that it is not in. 12  A call that ends early (its deadline,
- * its client gone) leaves its contribution.
+ *      ahead; batches bring their own contributions. A rank that contributed and has not been told is told by its next
+ *      call for that step, whose batch then does not count, unless it has sent a batch of a later step. A rank counts
+ *      for no later step before it has been told, or while a step that it announced and that was dropped is still to
+ *      come: so no step is done while a rank may still send the one before. A rank that came after the reduce began
+ *      is in the next attempt.
+ *  10  The totals of the last 64 done steps are kept. Gradients are always computed from kept totals. Whether a repeat
+ *      brings the same contribution is told by a 64-bit fingerprint per rank and step: different contributions pass as
+ *      equal with a chance of 2^-64, and then only their own rank's answer is scaled by totals that it is not in.
+ *  12  A call that ends early (its deadline, its client gone) leaves its contribution.
  *
  * Not thread-safe: the group's lock is held around every call.
  */

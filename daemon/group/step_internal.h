@@ -14,15 +14,19 @@
 #include "base/clock.h"
 #include "group/step.h"
 
-/* What a rank has to do with a step; the first three are its unreduced contribution (live). */
+/*
+ * What a rank has to do with a step. The first three are its unreduced contribution (live). The last two are open: the
+ * rank may still send the step, so that it counts for no later one before it does, or goes on to a batch of a later
+ * one.
+ */
 enum slot_kind {
     SLOT_FREE,
     SLOT_ANNOUNCED, /* live: the promise is in, a good batch is not */
     SLOT_BATCH,     /* live: the batch was good; its call is open, or has ended early */
     SLOT_REFUSED,   /* live: zeros and a reason */
     SLOT_OWED,      /* done from a promise; the batch is still to come */
-    SLOT_UNTOLD,    /* failed, and the rank does not know yet */
-    SLOT_VOID,      /* announced ahead of a step that failed, and dropped with it; for the rank the step is open */
+    SLOT_UNTOLD,    /* open: failed, and the rank does not know yet */
+    SLOT_VOID, /* open: announced ahead of a step that failed, and dropped with it; or told, and a later one is in */
 };
 
 struct slot {
@@ -44,6 +48,7 @@ struct rank {
     struct slot slots[MAX_SLOTS]; /* used ones first, by rising step */
     bool joined;
     bool left;
+    bool was_present; /* between rank_changing and rank_changed */
     enum rank_state state;
     int64_t since_ns;
 };
@@ -92,9 +97,9 @@ struct step_machine {
     struct rank *ranks;    /* [W] */
     double *contributions; /* [W, MAX_SLOTS, D] */
 
-    /* Kept up to date by rank_changing and rank_changed. "Lowest" is a rank's lowest live slot. */
+    /* Kept up to date by rank_changing and rank_changed. "Lowest" is rank_lowest. */
     uint32_t num_left;
-    uint32_t num_present;     /* ranks that are not left and have a live slot */
+    uint32_t num_present;     /* ranks that are not left and have a lowest one */
     uint32_t num_waiting;     /* of them: the lowest has an open call */
     uint64_t anchor;          /* some step, */
     uint32_t num_at_anchor;   /* and how many have it as their lowest: the same as num_present where all steps agree */
@@ -145,9 +150,13 @@ void start_reduce(struct step_machine *machine);
 bool slot_is_live(const struct slot *slot);
 void slot_free(struct slot *slot);
 
-/* The slot of a step, its lowest live one, its highest live one; NULL for none. */
+/* The slot of a step; NULL for none. */
 struct slot *rank_find(struct rank *rank, uint64_t step);
+
+/* The live slot that a rank counts with: its lowest, unless an earlier step is open. NULL where it counts with none. */
 struct slot *rank_lowest(struct rank *rank);
+
+/* The highest live one, whatever is open below it. */
 struct slot *rank_highest(struct rank *rank);
 
 /* Free slots to the end. */

@@ -28,9 +28,12 @@ struct slot *rank_find(struct rank *rank, uint64_t step)
 
 struct slot *rank_lowest(struct rank *rank)
 {
-    for (int i = 0; i < MAX_SLOTS; i++)
-        if (slot_is_live(&rank->slots[i]))
-            return &rank->slots[i];
+    for (int i = 0; i < MAX_SLOTS; i++) {
+        struct slot *slot = &rank->slots[i];
+
+        if (slot->kind != SLOT_OWED)
+            return slot_is_live(slot) ? slot : NULL;
+    }
     return NULL;
 }
 
@@ -106,6 +109,7 @@ void rank_changing(struct step_machine *machine, struct rank *rank)
 {
     const struct slot *lowest = rank_lowest(rank);
 
+    rank->was_present = lowest != NULL;
     if (rank->left) {
         machine->num_left--;
         return;
@@ -132,13 +136,16 @@ static void count_present(struct step_machine *machine, const struct slot *lowes
 
 void rank_changed(struct step_machine *machine, struct rank *rank, int64_t now_ns)
 {
-    const struct slot *lowest = rank_lowest(rank);
+    struct slot *lowest = rank_lowest(rank);
     enum rank_state state;
 
+    rank->joined = rank->joined || rank_highest(rank) != NULL;
     if (rank->left) {
         machine->num_left++;
     } else if (lowest != NULL) {
-        rank->joined = true;
+        /* What was announced behind an open step arrives when the rank goes on to it. */
+        if (!rank->was_present)
+            lowest->arrived_ns = now_ns;
         count_present(machine, lowest);
     }
     state = rank_state_now(rank);
