@@ -47,15 +47,12 @@ static enum lossd_status tell(struct step_machine *machine, struct rank *rank, s
     return err->status;
 }
 
-/* Rule 2: the rank is at a later step already, and this one is not open, or the later one is being reduced. */
+/* Rule 2: the rank is at a later step already, and has not this one open. */
 static bool is_passed(struct rank *rank, uint64_t step)
 {
     const struct slot *highest = rank_highest(rank);
-    const struct slot *lowest = rank_lowest(rank);
 
-    if (highest == NULL || step >= highest->step)
-        return false;
-    return rank_find(rank, step) == NULL || (lowest != NULL && lowest->in_reduce && step < lowest->step);
+    return highest != NULL && step < highest->step && rank_find(rank, step) == NULL;
 }
 
 /* Whether a rank may contribute this to the step at all; kept is set where that is done. */

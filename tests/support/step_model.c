@@ -104,12 +104,11 @@ void model_reduce_if_complete(struct model *model)
         start_reduce(model);
 }
 
-/* The rank is at a later step, and this one is not open any more or the later one is being reduced. */
+/* The rank is at a later step, and this one is not open any more. */
 static bool is_passed(const struct model *model, uint32_t rank, int step)
 {
     for (int s = step + 1; s < MODEL_STEPS; s++)
-        if (cell_is_live(&model->cells[rank][s]) &&
-            (model->cells[rank][step].kind == CELL_NONE || model->cells[rank][s].is_locked))
+        if (cell_is_live(&model->cells[rank][s]) && model->cells[rank][step].kind == CELL_NONE)
             return true;
     return false;
 }

@@ -83,6 +83,7 @@ START_TEST(the_last_64_steps_are_kept_and_no_more)
     struct lab *lab = lab_open(2);
 
     do_steps(lab, 65);
+    ck_assert(!lab->calls[0].replayed && !lab->calls[1].replayed);
     assert_done(submit(lab, 0, 1, 1, 1), 2, 2);
     assert_done(submit(lab, 0, 64, 1, 64), 2, 65);
     assert_failed(submit(lab, 0, 0, 1, 0), LOSSD_STEP_OUT_OF_ORDER);

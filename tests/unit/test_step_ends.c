@@ -159,6 +159,27 @@ START_TEST(a_pipeline_of_announcements_goes_on_over_a_failed_step)
 }
 END_TEST
 
+START_TEST(no_step_is_done_while_a_rank_may_still_send_the_failed_one_before)
+{
+    struct lab *lab = lab_open(2);
+    struct call *peer;
+
+    ck_assert_int_eq(announce(lab, 0, 5, 1, 1), LOSSD_OK);
+    refuse(lab, 1, 5);
+    /* rank 0 does not know that step 5 failed */
+    ck_assert_int_eq(announce(lab, 0, 6, 2, 2), LOSSD_OK);
+    ck_assert_int_eq(announce(lab, 1, 6, 2, 2), LOSSD_OK);
+    assert_counters(lab, 0, 1, 0);
+    assert_failed(submit(lab, 0, 5, 1, 1), LOSSD_STEP_REJECTED_BY_PEER);
+    assert_counters(lab, 0, 1, 0);
+    assert_waits(submit(lab, 0, 5, 1, 1));
+    /* or it goes on, to the step that it had announced */
+    peer = submit(lab, 0, 6, 2, 2);
+    assert_done(peer, 4, 4);
+    lab_close(lab);
+}
+END_TEST
+
 START_TEST(a_rank_that_comes_while_the_attempt_without_it_runs_is_in_the_next_one)
 {
     struct lab *lab = lab_open(2);
@@ -371,6 +392,7 @@ int main(void)
     tcase_add_test(tcase, a_bad_batch_of_a_rank_that_was_not_told_does_not_count_either);
     tcase_add_test(tcase, what_was_announced_ahead_of_a_failed_step_is_dropped_with_it);
     tcase_add_test(tcase, a_pipeline_of_announcements_goes_on_over_a_failed_step);
+    tcase_add_test(tcase, no_step_is_done_while_a_rank_may_still_send_the_failed_one_before);
     tcase_add_test(tcase, a_rank_that_comes_while_the_attempt_without_it_runs_is_in_the_next_one);
     tcase_add_test(tcase, an_engine_that_fails_ends_every_call_and_the_step_can_be_sent_again);
     tcase_add_test(tcase, closing_ends_open_calls_and_refuses_later_ones);
