@@ -34,7 +34,8 @@ struct framing {
 /*
  * LOSSD_MALFORMED_REQUEST, field the header's name, for what two servers may read differently: Content-Length twice,
  * not a number, or beside Transfer-Encoding; Transfer-Encoding other than one `chunked`; one of the two folded; Host
- * twice; a name that is not a token; NUL, CR or LF in a value. The connection has to be closed then: where its next request starts is unknown.
+ * twice; a name that is not a token; NUL, CR or LF in a value. The connection has to be closed then: where its next
+ * request starts is unknown.
  */
 CHECK_RESULT
 enum lossd_status connect_check_framing(const struct header_field *fields, size_t count, struct framing *framing,

@@ -13,9 +13,11 @@
 #include "base/log.h"
 
 /*
- * Buffer of a connection: half of it is the piece in which bodies come, all of it the longest head.
+ * Buffer of a connection: the longest head, and twice the piece in which a body comes. The library touches all of it
+ * after each call, so an idle connection holds it: 8,000 of them took 2.0 GB with 256 KiB, 260 MB with 32 KiB, and
+ * calls of 0.1 to 64 MiB were no faster with more.
  */
-enum { CONNECTION_MEMORY_BYTES = 256 << 10 };
+enum { CONNECTION_MEMORY_BYTES = 32 << 10 };
 
 /* Paths and queries reach us as they were sent. */
 static size_t leave_escaped(void *context, struct MHD_Connection *mhd, char *text)

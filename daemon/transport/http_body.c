@@ -57,7 +57,9 @@ enum lossd_status call_set_too_large(struct http_call *call)
 static enum lossd_status set_no_memory(struct http_call *call, size_t bytes)
 {
     struct lossd_error *err = &call->submission.error;
-    const bool never = bytes > call->http->budget->limit_bytes;
+    const uint64_t announced = call->framing.content_length; /* 0 where unknown */
+    const uint64_t wanted = announced > bytes ? announced : bytes;
+    const bool never = wanted > call->http->budget->limit_bytes;
     const enum lossd_status status = never ? LOSSD_LIMIT_EXCEEDED : LOSSD_OVERLOADED;
 
     (void)error_set(err, status, "", "the body needs more memory than is left of memory_bytes");
@@ -65,15 +67,14 @@ static enum lossd_status set_no_memory(struct http_call *call, size_t bytes)
     return status;
 }
 
+/* needed is within the length and the limit. */
 static size_t next_capacity(const struct http_call *call, size_t needed)
 {
-    size_t capacity = call->body_capacity == 0 ? FIRST_BYTES : 2 * call->body_capacity;
+    const uint64_t most = call->framing.has_content_length ? call->framing.content_length : call_body_limit(call);
+    const uint64_t doubled = call->body_capacity == 0 ? FIRST_BYTES : 2 * (uint64_t)call->body_capacity;
+    const uint64_t capacity = doubled > needed ? doubled : needed;
 
-    if (capacity < needed)
-        capacity = needed;
-    if (call->framing.has_content_length && capacity > call->framing.content_length)
-        capacity = (size_t)call->framing.content_length;
-    return capacity;
+    return (size_t)(capacity < most ? capacity : most);
 }
 
 static enum lossd_status grow(struct http_call *call, size_t needed)
