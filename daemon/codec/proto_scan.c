@@ -7,17 +7,30 @@
 #include "codec/utf8.h"
 #include "codec/wire.h"
 
-enum { MAX_DEPTH = 100 };
+/*
+ * Sub-messages may need 2 bytes of memory for each of the body, and a MiB beside: an empty one takes two bytes of a
+ * body and more than a hundred of memory, and honest bodies are numbers.
+ */
+enum { MAX_DEPTH = 100, MESSAGE_FACTOR = 2, MESSAGE_BASE_BYTES = 1 << 20 };
 
 struct scanner {
     const uint8_t *body;
     struct lossd_error *err;
     unsigned depth;
-    bool rewrite; /* something is there that protobuf-c does not get right */
+    size_t message_limit_bytes;
+    size_t message_bytes; /* of those, what sub-messages may still need */
+    bool rewrite;         /* something is there that protobuf-c does not get right */
 };
 
 static enum lossd_status scan_message(struct scanner *s, const ProtobufCMessageDescriptor *descriptor, const uint8_t *p,
                                       const uint8_t *end);
+
+static enum lossd_status too_large(size_t limit_bytes, struct lossd_error *err)
+{
+    (void)error_set(err, LOSSD_LIMIT_EXCEEDED, "", "the message needs more than %zu bytes of memory", limit_bytes);
+    error_add_metadata(err, "limit", "memory_bytes");
+    return LOSSD_LIMIT_EXCEEDED;
+}
 
 static enum lossd_status fail(struct scanner *s, const uint8_t *at, const char *what)
 {
@@ -54,13 +67,22 @@ static enum lossd_status scan_string(struct scanner *s, const struct wire_field 
     return utf8_is_valid(wire->value, length) ? LOSSD_OK : fail(s, wire->begin, "a string that is not UTF-8");
 }
 
+static enum lossd_status scan_sub_message(struct scanner *s, const ProtobufCMessageDescriptor *descriptor,
+                                          const struct wire_field *wire)
+{
+    if (descriptor->sizeof_message > s->message_bytes)
+        return too_large(s->message_limit_bytes, s->err);
+    s->message_bytes -= descriptor->sizeof_message;
+    return scan_message(s, descriptor, wire->value, wire->end);
+}
+
 static enum lossd_status scan_field(struct scanner *s, const ProtobufCFieldDescriptor *field,
                                     const struct wire_field *wire)
 {
     if (field->type == PROTOBUF_C_TYPE_STRING)
         return scan_string(s, wire);
     if (field->type == PROTOBUF_C_TYPE_MESSAGE)
-        return scan_message(s, field->descriptor, wire->value, wire->end);
+        return scan_sub_message(s, field->descriptor, wire);
     if (field->type != PROTOBUF_C_TYPE_BYTES && wire->type == WIRE_BYTES)
         return scan_packed(s, field->type, wire);
     return LOSSD_OK;
@@ -116,15 +138,14 @@ static enum lossd_status scan_message(struct scanner *s, const ProtobufCMessageD
 enum lossd_status proto_scan(const ProtobufCMessageDescriptor *descriptor, const uint8_t **body, size_t *size,
                              struct arena *arena, struct lossd_error *err)
 {
-    struct scanner scanner = {.body = *body, .err = err};
+    const size_t message_bytes = MESSAGE_BASE_BYTES + MESSAGE_FACTOR * *size;
+    struct scanner scanner = {
+        .body = *body, .err = err, .message_limit_bytes = message_bytes, .message_bytes = message_bytes};
     const enum lossd_status status = *size == 0 ? LOSSD_OK : scan_message(&scanner, descriptor, *body, *body + *size);
 
     if (status != LOSSD_OK || !scanner.rewrite)
         return status;
     if (proto_rewrite(descriptor, body, size, arena))
         return LOSSD_OK;
-    (void)error_set(err, LOSSD_LIMIT_EXCEEDED, "", "the message needs more than %zu bytes of memory",
-                    arena->limit_bytes);
-    error_add_metadata(err, "limit", "memory_bytes");
-    return LOSSD_LIMIT_EXCEEDED;
+    return too_large(arena->limit_bytes, err);
 }

@@ -20,7 +20,8 @@
  *
  * LOSSD_MALFORMED_REQUEST with field path and metadata "offset" into the body: broken encoding; a string that is not
  * UTF-8 or holds NUL; packed numbers that do not fill their length; more than 100 nested messages.
- * LOSSD_LIMIT_EXCEEDED ("memory_bytes") where the arena is full.
+ * LOSSD_LIMIT_EXCEEDED ("memory_bytes") where the arena is full, or where sub-messages would need far more memory than
+ * the body has bytes: then before anything is allocated.
  */
 CHECK_RESULT
 enum lossd_status proto_scan(const ProtobufCMessageDescriptor *descriptor, const uint8_t **body, size_t *size,
