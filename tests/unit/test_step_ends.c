@@ -1,7 +1,4 @@
 /* Calls that end early, ranks that have not been told, engines that fail, closing (rules 9 and 12). */
-#include <stdlib.h>
-#include <string.h>
-
 #include "support/runner.h"
 #include "support/step_lab.h"
 
@@ -288,29 +285,6 @@ START_TEST(an_absent_step_counts_on_from_the_last_done_or_stands_for_the_owed_on
 }
 END_TEST
 
-START_TEST(the_vector_holds_denominators_then_steps_then_reasons)
-{
-    struct lab *lab = lab_open(3);
-
-    lab->hold = true;
-    submit(lab, 0, 0, 2, 6);
-    leave(lab, 2);
-    refuse(lab, 1, 0);
-    ck_assert(lab->held);
-    ck_assert_uint_eq(step_vector_size(&lab->settings), 8);
-    ck_assert_double_eq(lab->vector[0], 2);
-    ck_assert_double_eq(lab->vector[1], 6);
-    ck_assert_double_eq(lab->vector[2], 1);
-    ck_assert_double_eq(lab->vector[3], 1);
-    ck_assert_double_eq(lab->vector[4], 0);
-    ck_assert_double_eq(lab->vector[5], STEP_REASON_NONE);
-    ck_assert_double_eq(lab->vector[6], STEP_REASON_REFUSED + LOSSD_NONFINITE_LOGITS);
-    ck_assert_double_eq(lab->vector[7], STEP_REASON_LEFT);
-    lab_reduce(lab);
-    lab_close(lab);
-}
-END_TEST
-
 START_TEST(a_view_shows_the_state_the_steps_and_since_when)
 {
     struct lab *lab = lab_open(2);
@@ -334,50 +308,6 @@ START_TEST(a_view_shows_the_state_the_steps_and_since_when)
 }
 END_TEST
 
-START_TEST(ranks_are_listed_as_ranges_and_cut_at_a_whole_entry)
-{
-    const bool flags[] = {true, true, true, true, false, false, false, true, false, true};
-    char text[32];
-
-    step_format_ranks(flags, 10, text, sizeof text);
-    ck_assert_str_eq(text, "0-3,7,9");
-    step_format_ranks(flags, 10, text, 6);
-    ck_assert_str_eq(text, "0-3,7");
-    step_format_ranks(flags, 10, text, 5);
-    ck_assert_str_eq(text, "0-3");
-    step_format_ranks(flags, 10, text, 3);
-    ck_assert_str_eq(text, "");
-    step_format_ranks(flags, 0, text, sizeof text);
-    ck_assert_str_eq(text, "");
-}
-END_TEST
-
-START_TEST(every_other_of_4096_ranks_missing_is_told_in_full)
-{
-    struct step_settings settings = {4096, 2, 10, 10};
-    const double contribution[] = {1, 1};
-    struct step_machine *machine = step_create(&settings, 0);
-    double *vector = calloc(step_vector_size(&settings), sizeof *vector);
-    struct call *call = calloc(1, sizeof *call);
-    const struct lossd_error *error;
-
-    for (uint32_t r = 0; r < 4096; r += 2)
-        ck_assert_int_eq(step_submit(machine, r, 0, contribution, call, NO_DEADLINE, 0, &call->error), LOSSD_OK);
-    step_tick(machine, 10);
-    ck_assert_int_eq(step_next_action(machine).kind, STEP_ACTION_REDUCE);
-    step_fill_vector(machine, vector);
-    ck_assert_double_eq(vector[0], 2048);
-    step_reduced(machine, vector, 10);
-    error = step_next_action(machine).error;
-    ck_assert_int_eq(strncmp(metadata(error, "missing_ranks"), "1,3,5,7,", 8), 0);
-    ck_assert_str_eq(metadata(error, "missing_ranks") + strlen(metadata(error, "missing_ranks")) - 10, ",4093,4095");
-    ck_assert_int_eq(strncmp(metadata(error, "missing_states"), "1 never_joined; 3 never_joined; ", 32), 0);
-    step_destroy(machine);
-    free(vector);
-    free(call);
-}
-END_TEST
-
 int main(void)
 {
     Suite *suite = suite_create("step_ends");
@@ -398,10 +328,7 @@ int main(void)
     tcase_add_test(tcase, closing_ends_open_calls_and_refuses_later_ones);
     tcase_add_test(tcase, a_reduce_that_comes_back_after_closing_is_counted_and_answers_nobody);
     tcase_add_test(tcase, an_absent_step_counts_on_from_the_last_done_or_stands_for_the_owed_one);
-    tcase_add_test(tcase, the_vector_holds_denominators_then_steps_then_reasons);
     tcase_add_test(tcase, a_view_shows_the_state_the_steps_and_since_when);
-    tcase_add_test(tcase, ranks_are_listed_as_ranges_and_cut_at_a_whole_entry);
-    tcase_add_test(tcase, every_other_of_4096_ranks_missing_is_told_in_full);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }

@@ -1,0 +1,62 @@
+/*
+ * A registry with groups of one task, "click" with binary cross entropy, and submissions that are waited for: for the
+ * tests of groups. The helpers abort the test where something fails that the test is not about.
+ */
+#ifndef TESTS_SUPPORT_REGISTRY_LAB_H
+#define TESTS_SUPPORT_REGISTRY_LAB_H
+
+#include <semaphore.h>
+
+#include "group/registry.h"
+
+struct registry *lab_registry(void);
+struct registry *lab_registry_with(const struct registry_settings *settings);
+
+/* Room for 4 groups of 8 ranks, 2 threads, batches of 8 requests and 64 candidates. */
+extern const struct registry_settings lab_settings;
+
+/* Closes, waits until nothing is open, destroys. */
+void lab_end(struct registry *registry);
+
+/* A config whose digest and bytes are this text. Step timeouts are 30 s. */
+struct owned_config *lab_config(const char *digest);
+
+/* Join with lab_config("a") and no instance. Returns the generation. */
+uint64_t lab_join(struct registry *registry, const char *group, uint32_t rank, uint32_t world_size);
+
+/* The same with all that a join can hold; the status, and the error where err is not NULL. */
+enum lossd_status lab_try_join(struct registry *registry, struct join_request request, struct join_answer *answer,
+                               struct lossd_error *err);
+
+/* A submission of one request, all logits 0 and labels 1: loss log 2 each. */
+struct ticket {
+    struct submission submission;
+    struct task_batch task;
+    uint32_t length;
+    float logits[64];
+    float labels[64];
+    sem_t is_done;
+    atomic_int ends;
+};
+
+/* Made but not sent. */
+struct ticket *lab_ticket(const char *group, uint32_t rank, uint64_t step, uint32_t candidates);
+
+struct ticket *lab_submit(struct registry *registry, const char *group, uint32_t rank, uint64_t step,
+                          uint32_t candidates);
+
+/* Wait (at most 10 s) for the answer; its status. */
+enum lossd_status ticket_wait(struct ticket *ticket);
+
+/* Whether it has been answered. */
+bool ticket_is_done(struct ticket *ticket);
+
+/* After the answer. */
+void ticket_free(struct ticket *ticket);
+
+/* Wait, check the status, free. */
+void ticket_expect(struct ticket *ticket, enum lossd_status status);
+
+const char *lab_metadata(const struct lossd_error *err, const char *wanted);
+
+#endif
