@@ -22,7 +22,7 @@ enum {
     LEAF_BYTES = 64,
     STRING_FACTOR = 3,
     TOKENER_BYTES = 4096,
-    HARD_DEPTH = 200,
+    HARD_DEPTH = 220,
     MAX_FIELDS = 512,
 };
 
@@ -90,6 +90,19 @@ static enum lossd_status scan_one_number(struct scanner *s, ProtobufCType type)
     return status == LOSSD_OK ? add_cut(s, begin, value, 1) : status;
 }
 
+/* Bytes of eight that are commas. */
+static size_t count_commas(const uint8_t *p)
+{
+    const uint64_t ones = UINT64_C(0x0101010101010101);
+    const uint64_t low = ones * 0x7f;
+    uint64_t chunk;
+
+    memcpy(&chunk, p, sizeof chunk);
+    chunk ^= ones * ',';
+    chunk = ~(((chunk & low) + low) | chunk | low); /* 0x80 where the byte is 0 now */
+    return (size_t)(((chunk >> 7) * ones) >> 56);
+}
+
 /*
  * Elements of a number array, by the commas up to its end: neither commas nor brackets can be in its elements. 0 where
  * it has no end.
@@ -101,6 +114,8 @@ static size_t count_elements(const uint8_t *p, const uint8_t *end)
 
     if (bracket == NULL)
         return 0;
+    for (; bracket - p >= 8; p += 8)
+        commas += count_commas(p);
     for (; p < bracket; p++)
         commas += *p == ',';
     return commas + 1;

@@ -40,7 +40,7 @@ struct json_scan {
  * scan        written on success only.
  *
  * LOSSD_MALFORMED_REQUEST with field path and metadata "offset"; LOSSD_LIMIT_EXCEEDED, metadata "limit": "json_depth"
- * past limits->json_depth nested objects and arrays (never more than 200), "memory_bytes" where the arena is full.
+ * past limits->json_depth nested objects and arrays (never more than 220), "memory_bytes" where the arena is full.
  */
 CHECK_RESULT
 enum lossd_status json_scan(const ProtobufCMessageDescriptor *descriptor, const uint8_t *body, size_t size,

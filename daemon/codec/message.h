@@ -32,14 +32,17 @@ struct decode_limits {
 };
 
 /*
- * Decode one message. Everything of it lies in the arena (numbers of arrays may lie in body where it is packed and
- * aligned: body has to outlive the message and is not written). Budget: the arena's; protobuf's amplification by
- * empty sub-messages and unknown fields ends there.
+ * Decode one message. Everything of it lies in the arena; body is not written and may go. What libraries hold for the
+ * time of the call counts against the arena's limit too. A limit of 4 times the body and 1 MiB more is enough for any
+ * batch within the limits of the daemon, in both codecs; bodies that would take more (small objects by the million)
+ * end there.
  *
  * JSON: ProtoJSON, strict RFC 8259: no duplicate keys (after folding camelCase and proto names), no bare NaN or
- * Infinity, no trailing bytes, valid UTF-8 and surrogates, exact 64-bit integers, depth limit, unknown fields refused.
- * An empty body is refused. Protobuf: unknown fields are skipped, sub-messages given twice are merged, strings are
- * UTF-8 without NUL; an empty body is the default message.
+ * Infinity, no trailing bytes, valid UTF-8 and surrogates, depth limit, unknown fields refused. Floats are correctly
+ * rounded, 1e39 is out of range; integers are exact, 1.5 is none. An empty body is refused. Members that are skipped
+ * (ignore_unknown) are checked for grammar, not for duplicates.
+ * Protobuf: unknown fields are dropped, packed fields accepted unpacked, sub-messages given twice are merged, strings
+ * are UTF-8 without NUL, at most 100 nested messages; an empty body is the default message.
  *
  * LOSSD_MALFORMED_REQUEST with the field path ("tasks[1].logits[17]") and metadata "offset" (bytes into body) where
  * known; LOSSD_LIMIT_EXCEEDED (metadata "limit": "json_depth", or "memory_bytes" where the arena is full).

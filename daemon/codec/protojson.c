@@ -12,6 +12,7 @@
 
 struct reader {
     const struct json_scan *scan;
+    bool ignore_unknown;
     struct arena *arena;
     struct lossd_error *err;
 };
@@ -27,11 +28,16 @@ static enum lossd_status fail_memory(struct arena *arena, struct lossd_error *er
     return LOSSD_LIMIT_EXCEEDED;
 }
 
+static bool has_nul(struct json_object *string)
+{
+    return memchr(json_object_get_string(string), '\0', (size_t)json_object_get_string_len(string)) != NULL;
+}
+
 static enum lossd_status read_string(struct reader *r, struct json_object *value, char **text)
 {
     const size_t length = (size_t)json_object_get_string_len(value);
 
-    if (memchr(json_object_get_string(value), '\0', length) != NULL)
+    if (has_nul(value))
         return error_set(r->err, LOSSD_MALFORMED_REQUEST, "", "a string with a NUL in it");
     *text = arena_strndup(r->arena, json_object_get_string(value), length);
     return *text == NULL ? fail_memory(r->arena, r->err) : LOSSD_OK;
@@ -57,7 +63,7 @@ static enum lossd_status read_enum(struct reader *r, const ProtobufCEnumDescript
 
     if (json_object_is_type(value, json_type_string)) {
         named = protobuf_c_enum_descriptor_get_value_by_name(descriptor, json_object_get_string(value));
-        if (named == NULL || strlen(named->name) != (size_t)json_object_get_string_len(value))
+        if (named == NULL || has_nul(value))
             return error_set(r->err, LOSSD_MALFORMED_REQUEST, "", "\"%.64s\" is no value of %s",
                              json_object_get_string(value), descriptor->short_name);
         *number = named->value;
@@ -94,6 +100,13 @@ static enum lossd_status read_value(struct reader *r, const ProtobufCFieldDescri
     }
 }
 
+/* The name of no value of the enum, where unknown fields are to be skipped: it is one. */
+static bool is_skipped(const struct reader *r, const ProtobufCFieldDescriptor *field, struct json_object *value)
+{
+    return r->ignore_unknown && field->type == PROTOBUF_C_TYPE_ENUM && json_object_is_type(value, json_type_string) &&
+           protobuf_c_enum_descriptor_get_value_by_name(field->descriptor, json_object_get_string(value)) == NULL;
+}
+
 static enum lossd_status read_singular(struct reader *r, const ProtobufCFieldDescriptor *field,
                                        struct json_object *value, ProtobufCMessage *message)
 {
@@ -102,6 +115,8 @@ static enum lossd_status read_singular(struct reader *r, const ProtobufCFieldDes
     if (field_is_oneof(field) && *which != 0)
         return error_set(r->err, LOSSD_MALFORMED_REQUEST, "", "%s of the same oneof is given too",
                          field_by_number(message->descriptor, *which)->name);
+    if (is_skipped(r, field, value))
+        return LOSSD_OK;
     field_mark_present(message, field);
     return read_value(r, field, value, field_member(message, field));
 }
@@ -126,14 +141,17 @@ static enum lossd_status read_repeated(struct reader *r, const ProtobufCFieldDes
     if (elements == NULL)
         return fail_memory(r->arena, r->err);
     for (size_t i = 0; i < length; i++) {
-        const enum lossd_status status = read_value(r, field, json_object_array_get_idx(value, i), elements + i * size);
+        struct json_object *element = json_object_array_get_idx(value, i);
+        const enum lossd_status status = is_skipped(r, field, element)
+                                             ? LOSSD_OK
+                                             : read_value(r, field, element, elements + *count * size);
 
         if (status != LOSSD_OK) {
             error_prefix_field(r->err, "[%zu]", i);
             return status;
         }
+        *count += !is_skipped(r, field, element);
     }
-    *count = length;
     memcpy(field_member(message, field), &elements, sizeof elements);
     return LOSSD_OK;
 }
@@ -229,7 +247,7 @@ enum lossd_status protojson_decode(const ProtobufCMessageDescriptor *descriptor,
                                    struct lossd_error *err)
 {
     struct json_scan scan;
-    struct reader reader = {.scan = &scan, .arena = arena, .err = err};
+    struct reader reader = {.scan = &scan, .ignore_unknown = limits->ignore_unknown, .arena = arena, .err = err};
     enum lossd_status status = json_scan(descriptor, body, size, limits, arena, &scan, err);
     struct json_object *object;
 

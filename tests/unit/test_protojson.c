@@ -1,15 +1,12 @@
 /* ProtoJSON out and back: names, presence, every kind of field, numbers, memory. */
 #include "codec/protojson.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 
 #include "codec/base64.h"
-#include "codec/decimal.h"
-#include "codec/fields.h"
 #include "codec_support.h"
 #include "kinds.pb-c.h"
 #include "support/runner.h"
@@ -143,6 +140,18 @@ START_TEST(absent_fields_have_their_default_and_are_not_present)
 }
 END_TEST
 
+START_TEST(names_that_an_enum_lacks_are_skipped_with_unknown_fields)
+{
+    struct fixture f;
+
+    fixture_init(&f);
+    f.limits.ignore_unknown = true;
+    ck_assert_str_eq(encode_json(&f, decode_json(&f, KINDS, "{\"anEnum\":\"X\",\"enums\":[\"X\",\"KIND_TWO\",\"Y\"]}")),
+                     "{\"enums\":[\"KIND_TWO\"]}");
+    fixture_finish(&f);
+}
+END_TEST
+
 START_TEST(pretty_text_is_indented_and_keeps_number_arrays_on_a_line)
 {
     struct encoded encoded;
@@ -172,100 +181,6 @@ START_TEST(text_that_is_not_utf8_is_not_written)
     ck_assert_int_eq(message_encode(CODEC_JSON, &request.base, false, &encoded, &f.err), LOSSD_INTERNAL);
     ck_assert_int_eq(message_encode(CODEC_PROTO, &request.base, false, &encoded, &f.err), LOSSD_INTERNAL);
     fixture_finish(&f);
-}
-END_TEST
-
-static void check_float_text(float value)
-{
-    char text[DECIMAL_MAX_TEXT];
-    char *const end = decimal_print_float(text, value);
-    struct decimal decimal;
-    float back;
-
-    *end = '\0';
-    if (decimal_parse((uint8_t *)text, (uint8_t *)end, &decimal) != (uint8_t *)end ||
-        !decimal_to_float(&decimal, &back) || memcmp(&back, &value, sizeof back) != 0 || strtof(text, NULL) != value)
-        ck_abort_msg("%a is written as %s", (double)value, text);
-}
-
-START_TEST(random_floats_survive_being_written)
-{
-    uint64_t state = 1234567 + (uint64_t)_i;
-
-    for (int i = 0; i < 1000000; i++) {
-        const uint32_t bits = (uint32_t)(next_random(&state) >> 32);
-        float value;
-
-        memcpy(&value, &bits, sizeof value);
-        if (isfinite(value))
-            check_float_text(value);
-    }
-}
-END_TEST
-
-START_TEST(floats_at_the_edges_survive_being_written)
-{
-    for (int exponent = -149; exponent < 128; exponent++) {
-        check_float_text(ldexpf(1.0f, exponent));
-        check_float_text(nextafterf(ldexpf(1.0f, exponent), INFINITY));
-        check_float_text(nextafterf(ldexpf(1.0f, exponent), -INFINITY));
-    }
-    for (int power = -45; power < 39; power++) {
-        const float value = (float)pow(10, power);
-
-        check_float_text(value);
-        check_float_text(-nextafterf(value, INFINITY));
-        check_float_text(nextafterf(value, 0.0f));
-    }
-    check_float_text(0.0f);
-    check_float_text(-0.0f);
-}
-END_TEST
-
-START_TEST(floats_are_written_with_few_digits)
-{
-    static const struct {
-        float value;
-        const char *text;
-    } cases[] = {
-        {1.0f, "1"},
-        {-2.5f, "-2.5"},
-        {0.1f, "0.1"},
-        {1.0f / 3, "0.33333334"},
-        {16777216.0f, "16777216"},
-        {1e10f, "10000000000"},
-        {1e20f, "1e+20"},
-        {0.0001f, "0.0001"},
-        {1e-6f, "1e-06"},
-        {3.4028235e38f, "3.4028235e+38"},
-    };
-
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        char text[DECIMAL_MAX_TEXT];
-
-        *decimal_print_float(text, cases[i].value) = '\0';
-        ck_assert_str_eq(text, cases[i].text);
-    }
-}
-END_TEST
-
-START_TEST(random_doubles_and_integers_survive_being_written)
-{
-    uint64_t state = 99;
-
-    for (int i = 0; i < 200000; i++) {
-        const uint64_t bits = next_random(&state);
-        char text[DECIMAL_MAX_TEXT];
-        double value;
-
-        memcpy(&value, &bits, sizeof value);
-        if (isfinite(value)) {
-            *decimal_print_double(text, value) = '\0';
-            ck_assert(strtod(text, NULL) == value);
-        }
-        *decimal_print_int64(text, (int64_t)bits) = '\0';
-        ck_assert_int_eq(strtoll(text, NULL, 10), (int64_t)bits);
-    }
 }
 END_TEST
 
@@ -434,12 +349,9 @@ int main(void)
     ADD_TABLE(tcase, other_spellings_mean_the_same, equivalent);
     ADD_TABLE(tcase, values_that_are_none_of_their_type_are_refused, refused);
     tcase_add_test(tcase, absent_fields_have_their_default_and_are_not_present);
+    tcase_add_test(tcase, names_that_an_enum_lacks_are_skipped_with_unknown_fields);
     tcase_add_test(tcase, pretty_text_is_indented_and_keeps_number_arrays_on_a_line);
     tcase_add_test(tcase, text_that_is_not_utf8_is_not_written);
-    tcase_add_loop_test(tcase, random_floats_survive_being_written, 0, 3);
-    tcase_add_test(tcase, floats_at_the_edges_survive_being_written);
-    tcase_add_test(tcase, floats_are_written_with_few_digits);
-    tcase_add_test(tcase, random_doubles_and_integers_survive_being_written);
     tcase_add_test(tcase, base64_agrees_with_its_rfc);
     tcase_add_test(tcase, ten_thousand_mutations_are_accepted_or_refused_and_no_more);
     ADD_TABLE(tcase, no_body_takes_more_than_four_times_its_size, bombs);
