@@ -327,6 +327,31 @@ START_TEST(all_groups_are_seen_by_name)
 }
 END_TEST
 
+START_TEST(a_wrong_address_concerns_the_caller_alone)
+{
+    struct registry *registry = lab_registry();
+    struct ticket *ticket = lab_ticket("g", 0, 0, 1);
+    struct ticket *waiting;
+
+    lab_join(registry, "g", 0, 2);
+    lab_join(registry, "g", 1, 2);
+    waiting = lab_submit(registry, "g", 0, 0, 1);
+    ticket->submission.has_rank = false;
+    registry_submit(registry, &ticket->submission);
+    ck_assert_str_eq(ticket->submission.error.field, "rank");
+    ticket_expect(ticket, LOSSD_INVALID_ARGUMENT);
+    ticket_expect(lab_submit(registry, "other", 0, 0, 1), LOSSD_GROUP_NOT_FOUND);
+    ticket_expect(lab_submit(registry, "", 0, 0, 1), LOSSD_INVALID_ARGUMENT);
+    ticket = lab_submit(registry, "g", 2, 0, 1);
+    ck_assert_str_eq(lab_metadata(&ticket->submission.error, "world_size"), "2");
+    ticket_expect(ticket, LOSSD_RANK_RANGE);
+    ck_assert(!ticket_is_done(waiting));
+    ticket_expect(lab_submit(registry, "g", 1, 0, 1), LOSSD_OK);
+    ticket_expect(waiting, LOSSD_OK);
+    lab_end(registry);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("registry");
@@ -346,6 +371,7 @@ int main(void)
     tcase_add_test(tcase, a_declaration_that_makes_no_sense_is_refused);
     tcase_add_test(tcase, joins_are_refused_when_draining_and_steps_go_on);
     tcase_add_test(tcase, all_groups_are_seen_by_name);
+    tcase_add_test(tcase, a_wrong_address_concerns_the_caller_alone);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }
