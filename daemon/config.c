@@ -269,6 +269,20 @@ enum lossd_status config_load(const char *path, struct config *config, struct lo
     return config_parse(text, size, config, err);
 }
 
+enum lossd_status config_check_listen(const struct config *config, struct lossd_error *err)
+{
+    for (size_t i = 0; i < config->num_listen; i++) {
+        const enum lossd_status status = listener_check_exposure(config->listen[i], config->insecure, err);
+
+        if (status != LOSSD_OK) {
+            err->field[0] = '\0';
+            error_prefix_field(err, "listen[%zu]", i);
+            return status;
+        }
+    }
+    return LOSSD_OK;
+}
+
 void config_finish(struct config *config)
 {
     for (size_t i = 0; i < config->num_groups; i++)

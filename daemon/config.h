@@ -54,6 +54,13 @@ enum lossd_status config_load(const char *path, struct config *config, struct lo
 CHECK_RESULT
 enum lossd_status config_parse(const char *text, size_t size, struct config *config, struct lossd_error *err);
 
+/*
+ * Whether the addresses may be served: LOSSD_INVALID_ARGUMENT, field "listen[i]", for one that is not loopback, without
+ * insecure. After the command line has been applied. Host names are looked at when they are bound.
+ */
+CHECK_RESULT
+enum lossd_status config_check_listen(const struct config *config, struct lossd_error *err);
+
 void config_finish(struct config *config);
 
 #endif

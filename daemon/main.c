@@ -126,14 +126,12 @@ static void apply_arguments(const struct arguments *arguments, struct config *co
     log_set_level(config->log_level);
 }
 
-/* One line, and the exit status that tells a service manager whether starting again can help. */
+/* One line, and the exit status: the system may think otherwise next time, a configuration does not mend itself. */
 static int report(const char *path, const struct lossd_error *err)
 {
-    const bool system = err->status == LOSSD_INTERNAL;
-
-    log_line(LOG_LEVEL_ERROR, "event=%s file=%s %s%s%s", system ? "start_failed" : "bad_configuration",
-             path == NULL ? "-" : path, err->field, err->field[0] == '\0' ? "" : ": ", err->message);
-    return system ? EX_OSERR : EX_CONFIG;
+    log_line(LOG_LEVEL_ERROR, "event=start_failed file=%s %s%s%s", path == NULL ? "-" : path, err->field,
+             err->field[0] == '\0' ? "" : ": ", err->message);
+    return err->status == LOSSD_INTERNAL ? EX_OSERR : EX_CONFIG;
 }
 
 static int serve(struct config *config, const char *path)
@@ -153,22 +151,32 @@ static int serve(struct config *config, const char *path)
     return EXIT_SUCCESS;
 }
 
+static int run(const struct arguments *arguments, struct config *config)
+{
+    struct lossd_error err;
+
+    error_init(&err);
+    apply_arguments(arguments, config);
+    if (config_check_listen(config, &err) != LOSSD_OK)
+        return report(arguments->config_path, &err);
+    if (!arguments->check)
+        return serve(config, arguments->config_path);
+    (void)puts("ok");
+    return fflush(stdout) == 0 ? EXIT_SUCCESS : EX_OSERR;
+}
+
 int main(int argc, char **argv)
 {
     struct arguments arguments = {.log_level = -1};
     struct config config;
     struct lossd_error err;
-    int exit_status = EXIT_SUCCESS;
+    int exit_status;
 
     parse_arguments(argc, argv, &arguments);
     error_init(&err);
     if (config_load(arguments.config_path, &config, &err) != LOSSD_OK)
         return report(arguments.config_path, &err);
-    apply_arguments(&arguments, &config);
-    if (arguments.check)
-        (void)puts("ok");
-    else
-        exit_status = serve(&config, arguments.config_path);
+    exit_status = run(&arguments, &config);
     config_finish(&config);
     return exit_status;
 }

@@ -96,6 +96,30 @@ static enum lossd_status check_exposure(const struct sockaddr *address, const ch
                      name);
 }
 
+/* host NULL is any address. found: for freeaddrinfo, after 0 only. */
+static int resolve(const char *host, const char *port, int flags, struct addrinfo **found)
+{
+    const struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE | AI_NUMERICSERV | flags};
+
+    return getaddrinfo(host[0] == '\0' ? NULL : host, port, &hints, found);
+}
+
+enum lossd_status listener_check_exposure(const char *address, bool insecure, struct lossd_error *err)
+{
+    enum lossd_status status = LOSSD_OK;
+    struct addrinfo *found;
+    char host[HOST_SIZE];
+    const char *port;
+
+    if (unix_path(address) != NULL || !split_address(address, host, &port) ||
+        resolve(host, port, AI_NUMERICHOST, &found) != 0)
+        return LOSSD_OK;
+    for (const struct addrinfo *info = found; info != NULL && status == LOSSD_OK; info = info->ai_next)
+        status = check_exposure(info->ai_addr, address, insecure, err);
+    freeaddrinfo(found);
+    return status;
+}
+
 /* The address that the socket really has. */
 static bool name_socket(struct listener *listener)
 {
@@ -138,7 +162,6 @@ static int open_tcp(const struct addrinfo *info)
 static enum lossd_status listen_tcp(struct listener *listener, const char *address, bool insecure,
                                     struct lossd_error *err)
 {
-    const struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE | AI_NUMERICSERV};
     enum lossd_status status = LOSSD_OK;
     struct addrinfo *found;
     char host[HOST_SIZE];
@@ -147,7 +170,7 @@ static enum lossd_status listen_tcp(struct listener *listener, const char *addre
 
     if (!split_address(address, host, &port))
         return error_set(err, LOSSD_INVALID_ARGUMENT, "listen", "`%s` is not host:port", address);
-    code = getaddrinfo(host[0] == '\0' ? NULL : host, port, &hints, &found);
+    code = resolve(host, port, 0, &found);
     if (code != 0)
         return error_set(err, LOSSD_INTERNAL, "listen", "`%s`: %s", address, gai_strerror(code));
     for (const struct addrinfo *info = found; info != NULL && listener->fd < 0; info = info->ai_next) {

@@ -26,6 +26,13 @@ CHECK_RESULT
 enum lossd_status listener_check_address(const char *address, struct lossd_error *err);
 
 /*
+ * Whether a checked address may be served without insecure: loopback, or a Unix socket. Resolves nothing: host names
+ * are let pass, and looked at when they are bound. LOSSD_INVALID_ARGUMENT.
+ */
+CHECK_RESULT
+enum lossd_status listener_check_exposure(const char *address, bool insecure, struct lossd_error *err);
+
+/*
  * Bind and listen. Port 0 picks a free one. A Unix socket gets mode 0660; one that nobody listens on any more is
  * replaced, a live one is refused.
  *

@@ -190,6 +190,21 @@ START_TEST(a_file_that_is_too_large_or_absent_is_refused)
 }
 END_TEST
 
+START_TEST(an_address_for_other_machines_needs_leave)
+{
+    struct config config;
+    struct lossd_error err;
+
+    ck_assert_int_eq(
+        parse("{\"listen\": [\"[::1]:0\", \"localhost:0\", \"unix:/run/a\", \"0.0.0.0:0\"]}", &config, &err), LOSSD_OK);
+    ck_assert_int_eq(config_check_listen(&config, &err), LOSSD_INVALID_ARGUMENT);
+    ck_assert_str_eq(err.field, "listen[3]");
+    config.insecure = true;
+    ck_assert_int_eq(config_check_listen(&config, &err), LOSSD_OK);
+    config_finish(&config);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("config");
@@ -200,6 +215,7 @@ int main(void)
     tcase_add_test(tcase, declared_groups_are_ready_for_the_registry);
     tcase_add_loop_test(tcase, what_is_wrong_is_refused_with_its_path, 0,
                         (int)(sizeof bad_configs / sizeof bad_configs[0]));
+    tcase_add_test(tcase, an_address_for_other_machines_needs_leave);
     tcase_add_test(tcase, a_file_is_read_whole);
     tcase_add_test(tcase, a_file_that_is_too_large_or_absent_is_refused);
     suite_add_tcase(suite, tcase);
