@@ -47,7 +47,13 @@ enum { DECIMAL_MAX_TEXT = 32 };
  */
 char *decimal_print_float(char *out, float value);
 
-/* The same with at most 17 digits. */
+/*
+ * An array of them with a separator of 1 or 2 characters between. out has room for count * (DECIMAL_MAX_TEXT + 2); what
+ * is behind the returned end may be written too.
+ */
+char *decimal_print_floats(char *out, const float *values, size_t count, const char *separator);
+
+/* One binary64, with at most 17 digits. */
 char *decimal_print_double(char *out, double value);
 
 char *decimal_print_uint64(char *out, uint64_t value);

@@ -14,21 +14,23 @@
 
 enum { FLOAT_DIGITS = 9, MIN_POSITIONAL = -5, MAX_POSITIONAL = 15 };
 
-static const char digit_pairs[] = "00010203040506070809101112131415161718192021222324252627282930313233343536373839"
-                                  "40414243444546474849505152535455565758596061626364656667686970717273747576777879"
-                                  "8081828384858687888990919293949596979899";
+/* Nine digits as characters, kept in registers: a load of what small stores have just written would wait for them. */
+struct digits {
+    char first;
+    uint64_t tail; /* the other eight, the second of all in the lowest byte */
+};
 
-static inline void print_nine_digits(char digits[FLOAT_DIGITS], uint32_t value)
+/* Halves of eight digits, then of four, then of two, all at once; divisions are multiplications in each lane. */
+static inline struct digits split_digits(uint32_t nine)
 {
-    const uint32_t high = value / 10000;
-    const uint32_t low = value % 10000;
-    const uint32_t middle = high % 10000;
+    const uint32_t eight = nine % 100000000;
+    uint64_t lanes = eight / 10000 | (uint64_t)(eight % 10000) << 32;
+    uint64_t high = ((lanes * 10486) >> 20) & UINT64_C(0x0000007f0000007f);
 
-    digits[0] = (char)('0' + high / 10000);
-    memcpy(digits + 1, digit_pairs + 2 * (middle / 100), 2);
-    memcpy(digits + 3, digit_pairs + 2 * (middle % 100), 2);
-    memcpy(digits + 5, digit_pairs + 2 * (low / 100), 2);
-    memcpy(digits + 7, digit_pairs + 2 * (low % 100), 2);
+    lanes = high | (lanes - 100 * high) << 16;
+    high = ((lanes * 103) >> 10) & UINT64_C(0x000f000f000f000f);
+    lanes = high | (lanes - 10 * high) << 8;
+    return (struct digits){.first = (char)('0' + nine / 100000000), .tail = lanes | UINT64_C(0x3030303030303030)};
 }
 
 static inline uint32_t choose(bool first, uint32_t a, uint32_t b)
@@ -71,43 +73,49 @@ static inline uint32_t float_digits(double value, int *exponent)
     return choose(fabs((double)seven - scaled) < half_gap, seven, nine);
 }
 
-static char *print_scientific(char *out, const char *digits, int count, int exponent)
+static char *print_scientific(char *out, struct digits digits, int count, int exponent)
 {
     const int magnitude = exponent < 0 ? -exponent : exponent;
 
-    *out++ = digits[0];
+    *out++ = digits.first;
     if (count > 1) {
-        *out++ = '.';
-        memcpy(out, digits + 1, FLOAT_DIGITS - 1);
-        out += count - 1;
+        *out = '.';
+        memcpy(out + 1, &digits.tail, sizeof digits.tail);
+        out += count;
     }
     *out++ = 'e';
     *out++ = exponent < 0 ? '-' : '+';
-    memcpy(out, digit_pairs + 2 * magnitude, 2);
-    return out + 2;
+    *out++ = (char)('0' + magnitude / 10);
+    *out++ = (char)('0' + magnitude % 10);
+    return out;
 }
 
-/* count digits, the first worth 10^exponent. */
-static inline char *print_digits(char *out, const char digits[FLOAT_DIGITS], int count, int exponent)
+/*
+ * count digits, the first worth 10^exponent; zeros follow them. Eight are written at a time: what goes past the
+ * returned end does not matter.
+ */
+static inline char *print_digits(char *out, struct digits digits, int count, int exponent)
 {
-    static const char zeros[] = "0.000000000000000";
+    uint64_t fraction;
 
     if (exponent < MIN_POSITIONAL || exponent > MAX_POSITIONAL)
         return print_scientific(out, digits, count, exponent);
     if (exponent < 0) {
-        memcpy(out, zeros, 8);
+        memcpy(out, "0.000000", 8);
         out += 1 - exponent;
-        memcpy(out, digits, FLOAT_DIGITS);
+        out[0] = digits.first;
+        memcpy(out + 1, &digits.tail, sizeof digits.tail);
         return out + count;
     }
+    out[0] = digits.first;
+    memcpy(out + 1, &digits.tail, sizeof digits.tail);
     if (exponent + 1 >= count) {
-        memcpy(out, digits, (size_t)count);
-        memcpy(out + count, zeros + 2, (size_t)(exponent + 1 - count));
+        memcpy(out + FLOAT_DIGITS, "0000000", 7);
         return out + exponent + 1;
     }
-    memcpy(out, digits, FLOAT_DIGITS);
+    fraction = digits.tail >> (8 * exponent);
     out[exponent + 1] = '.';
-    memcpy(out + exponent + 2, digits + exponent + 1, (size_t)(count - exponent - 1));
+    memcpy(out + exponent + 2, &fraction, sizeof fraction);
     return out + count + 1;
 }
 
@@ -127,18 +135,16 @@ static char *print_nonfinite(char *out, double value)
 }
 
 /* Digits up to the last that is not 0; at least one. */
-static inline int significant(const char digits[FLOAT_DIGITS])
+static inline int significant(struct digits digits)
 {
-    uint64_t tail;
+    const uint64_t tail = digits.tail ^ UINT64_C(0x3030303030303030);
 
-    memcpy(&tail, digits + 1, sizeof tail);
-    tail ^= UINT64_C(0x3030303030303030);
     return tail == 0 ? 1 : FLOAT_DIGITS - __builtin_clzll(tail) / 8;
 }
 
-char *decimal_print_float(char *out, float value)
+static inline char *print_float(char *out, float value)
 {
-    char digits[FLOAT_DIGITS];
+    struct digits digits;
     uint32_t nine;
     int exponent;
 
@@ -153,8 +159,25 @@ char *decimal_print_float(char *out, float value)
         nine = 100000000;
         exponent++;
     }
-    print_nine_digits(digits, nine);
+    digits = split_digits(nine);
     return print_digits(out, digits, significant(digits), exponent);
+}
+
+char *decimal_print_float(char *out, float value)
+{
+    return print_float(out, value);
+}
+
+char *decimal_print_floats(char *out, const float *values, size_t count, const char *separator)
+{
+    const size_t length = strlen(separator);
+
+    for (size_t i = 0; i < count; i++) {
+        out = print_float(out, values[i]);
+        memcpy(out, separator, 2);
+        out += length;
+    }
+    return count == 0 ? out : out - length;
 }
 
 char *decimal_print_double(char *out, double value)

@@ -227,14 +227,15 @@ static struct json_object *print_message(struct printer *p, const ProtobufCMessa
 static char *fill_hole(char *out, const struct hole *hole, bool pretty)
 {
     const ProtobufCType type = hole->field->type;
+    const char *const separator = pretty ? ", " : ",";
     const size_t size = type_size(type);
 
     *out++ = '[';
-    for (size_t i = 0; i < hole->count; i++) {
+    if (type == PROTOBUF_C_TYPE_FLOAT)
+        out = decimal_print_floats(out, (const float *)(const void *)hole->elements, hole->count, separator);
+    for (size_t i = 0; type != PROTOBUF_C_TYPE_FLOAT && i < hole->count; i++) {
         if (i > 0)
-            *out++ = ',';
-        if (i > 0 && pretty)
-            *out++ = ' ';
+            out = stpcpy(out, separator);
         out = print_array_element(out, type, hole->elements + i * size);
     }
     *out++ = ']';
