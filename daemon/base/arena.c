@@ -88,13 +88,19 @@ static void *take(struct arena_chunk *chunk, size_t bytes, size_t alignment)
     return (char *)chunk + start;
 }
 
+static bool has_room(const struct arena *arena, size_t bytes)
+{
+    return bytes <= arena->limit_bytes && arena->used_bytes <= arena->limit_bytes - bytes;
+}
+
 void *arena_alloc(struct arena *arena, size_t bytes)
 {
     const size_t alignment = bytes < LINE_BYTES ? WORD_BYTES : LINE_BYTES;
+    const size_t padded = bytes > SIZE_MAX - alignment ? SIZE_MAX : (bytes + alignment - 1) & ~(alignment - 1);
     struct arena_chunk *chunk = arena->chunks;
     void *memory = NULL;
 
-    if (bytes > arena->limit_bytes || arena->used_bytes > arena->limit_bytes - bytes)
+    if (!has_room(arena, padded))
         return NULL;
     if (chunk != NULL)
         memory = take(chunk, bytes, alignment);
@@ -104,8 +110,22 @@ void *arena_alloc(struct arena *arena, size_t bytes)
             return NULL;
         memory = take(chunk, bytes, alignment);
     }
-    arena->used_bytes += bytes;
+    arena->used_bytes += padded;
     return memory;
+}
+
+bool arena_charge(struct arena *arena, size_t bytes)
+{
+    if (!has_room(arena, bytes) || !budget_take(arena->budget, bytes))
+        return false;
+    arena->used_bytes += bytes;
+    return true;
+}
+
+void arena_discharge(struct arena *arena, size_t bytes)
+{
+    arena->used_bytes -= bytes;
+    budget_give(arena->budget, bytes);
 }
 
 void *arena_calloc(struct arena *arena, size_t count, size_t size)

@@ -45,6 +45,13 @@ void *arena_alloc(struct arena *arena, size_t bytes);
 /* The same for count elements of size bytes, zeroed; NULL also where the product overflows. */
 void *arena_calloc(struct arena *arena, size_t count, size_t size);
 
+/*
+ * Count memory of somebody else (a library's) against limit and budget, without giving any; false where there is no
+ * room. Whoever charged it discharges it before arena_finish.
+ */
+bool arena_charge(struct arena *arena, size_t bytes);
+void arena_discharge(struct arena *arena, size_t bytes);
+
 /* A copy of length bytes with a NUL behind. */
 char *arena_strndup(struct arena *arena, const char *text, size_t length);
 

@@ -20,7 +20,7 @@ struct codec {
                                 struct lossd_error *err);
 };
 
-/* protobuf-c's allocator over an arena, counting what the arena's alignment adds. */
+/* protobuf-c's allocator over an arena. */
 struct arena_allocator {
     ProtobufCAllocator base;
     struct arena *arena;
@@ -29,11 +29,8 @@ struct arena_allocator {
 
 static void *allocate(void *data, size_t size)
 {
-    enum { ALIGNMENT = 16 };
     struct arena_allocator *allocator = data;
-    void *memory = size <= SIZE_MAX - ALIGNMENT
-                       ? arena_alloc(allocator->arena, (size + ALIGNMENT - 1) & ~(size_t)(ALIGNMENT - 1))
-                       : NULL;
+    void *memory = arena_alloc(allocator->arena, size);
 
     allocator->is_full |= memory == NULL;
     return memory;

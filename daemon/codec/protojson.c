@@ -227,21 +227,6 @@ static struct json_object *parse_tree(const uint8_t *body, size_t size, const st
     return object;
 }
 
-/* Count bytes that malloc holds as the arena's, for as long as it does. */
-static bool charge(struct arena *arena, size_t bytes)
-{
-    if (bytes > arena->limit_bytes - arena->used_bytes || !budget_take(arena->budget, bytes))
-        return false;
-    arena->used_bytes += bytes;
-    return true;
-}
-
-static void discharge(struct arena *arena, size_t bytes)
-{
-    arena->used_bytes -= bytes;
-    budget_give(arena->budget, bytes);
-}
-
 enum lossd_status protojson_decode(const ProtobufCMessageDescriptor *descriptor, const uint8_t *body, size_t size,
                                    const struct decode_limits *limits, struct arena *arena, ProtobufCMessage **message,
                                    struct lossd_error *err)
@@ -253,12 +238,12 @@ enum lossd_status protojson_decode(const ProtobufCMessageDescriptor *descriptor,
 
     if (status != LOSSD_OK)
         return status;
-    if (!charge(arena, scan.tree_bytes))
+    if (!arena_charge(arena, scan.tree_bytes))
         return fail_memory(arena, err);
     object = parse_tree(body, size, &scan, JSON_TREE_DEPTH);
     status = object == NULL ? error_set(err, LOSSD_INTERNAL, "", "json-c refuses what has been checked")
                             : read_message(&reader, descriptor, object, message);
     json_object_put(object);
-    discharge(arena, scan.tree_bytes);
+    arena_discharge(arena, scan.tree_bytes);
     return status;
 }

@@ -41,13 +41,41 @@ START_TEST(the_limit_can_be_reached_and_not_passed)
 {
     struct arena arena;
 
-    arena_init(&arena, 1000, NULL);
-    ck_assert_ptr_nonnull(arena_alloc(&arena, 600));
-    ck_assert_ptr_null(arena_alloc(&arena, 401));
-    ck_assert_ptr_nonnull(arena_alloc(&arena, 400));
+    arena_init(&arena, 1024, NULL);
+    ck_assert_ptr_nonnull(arena_alloc(&arena, 640));
+    ck_assert_ptr_null(arena_alloc(&arena, 385));
+    ck_assert_ptr_nonnull(arena_alloc(&arena, 384));
     ck_assert_ptr_null(arena_alloc(&arena, 1));
     arena_finish(&arena);
-    ck_assert_ptr_nonnull(arena_alloc(&arena, 1000));
+    ck_assert_ptr_nonnull(arena_alloc(&arena, 1024));
+    arena_finish(&arena);
+}
+END_TEST
+
+START_TEST(padding_counts_against_the_limit)
+{
+    struct arena arena;
+
+    arena_init(&arena, 64, NULL);
+    for (int i = 0; i < 4; i++)
+        ck_assert_ptr_nonnull(arena_alloc(&arena, 1));
+    ck_assert_ptr_null(arena_alloc(&arena, 1));
+    arena_finish(&arena);
+}
+END_TEST
+
+START_TEST(foreign_memory_counts_against_limit_and_budget_until_it_is_discharged)
+{
+    struct memory_budget budget = {.limit_bytes = 1000};
+    struct arena arena;
+
+    arena_init(&arena, 800, &budget);
+    ck_assert(!arena_charge(&arena, 801));
+    ck_assert(arena_charge(&arena, 800));
+    ck_assert_uint_eq(atomic_load(&budget.used_bytes), 800);
+    ck_assert_ptr_null(arena_alloc(&arena, 1));
+    arena_discharge(&arena, 800);
+    ck_assert_uint_eq(atomic_load(&budget.used_bytes), 0);
     arena_finish(&arena);
 }
 END_TEST
@@ -89,6 +117,8 @@ int main(void)
     tcase_add_test(tcase, small_objects_are_aligned_to_16_and_large_ones_to_64);
     tcase_add_test(tcase, objects_do_not_overlap);
     tcase_add_test(tcase, the_limit_can_be_reached_and_not_passed);
+    tcase_add_test(tcase, padding_counts_against_the_limit);
+    tcase_add_test(tcase, foreign_memory_counts_against_limit_and_budget_until_it_is_discharged);
     tcase_add_test(tcase, the_budget_is_shared_and_given_back);
     tcase_add_test(tcase, a_product_that_overflows_gives_no_memory);
     suite_add_tcase(suite, tcase);
