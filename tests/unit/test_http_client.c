@@ -1,4 +1,4 @@
-/* The HTTP client against a server of a few lines, which keeps what it was sent and says what it was told to. */
+/* The HTTP client against a server that says what it was told to. */
 #include "client/http_client.h"
 
 #include <arpa/inet.h>
@@ -11,104 +11,10 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "support/http_peer.h"
 #include "support/runner.h"
 
 #define OK_ANSWER "HTTP/1.1 200 OK\r\nContent-Type: text/x-test\r\nContent-Length: 5\r\n\r\nhello"
-
-enum { RECEIVED_BYTES = 4 << 20 };
-
-struct server {
-    int listener;
-    char address[128];
-    const char *answer; /* to each request; NULL: none, until the client goes */
-    bool hang_up;       /* after one answer */
-    pthread_t thread;
-    int connections;
-    int requests;
-    char *received; /* the last request, with NUL */
-};
-
-/* Bytes of the body that the head announces. */
-static size_t body_bytes(const char *head)
-{
-    const char *length = strcasestr(head, "\r\ncontent-length:");
-
-    return length == NULL ? 0 : strtoul(length + 17, NULL, 10);
-}
-
-/* True when a whole request is in received. */
-static bool receive_request(struct server *server, int fd)
-{
-    size_t used = 0;
-
-    for (;;) {
-        const char *end;
-        const ssize_t got = read(fd, server->received + used, RECEIVED_BYTES - used - 1);
-
-        if (got <= 0)
-            return false;
-        used += (size_t)got;
-        server->received[used] = '\0';
-        end = strstr(server->received, "\r\n\r\n");
-        if (end != NULL && used >= (size_t)(end + 4 - server->received) + body_bytes(server->received))
-            return true;
-    }
-}
-
-static void serve_connection(struct server *server, int fd)
-{
-    while (receive_request(server, fd)) {
-        server->requests++;
-        if (server->answer == NULL)
-            continue;
-        (void)!write(fd, server->answer, strlen(server->answer));
-        if (server->hang_up)
-            return;
-    }
-}
-
-static void *serve(void *context)
-{
-    struct server *server = context;
-
-    for (;;) {
-        const int fd = accept(server->listener, NULL, NULL);
-
-        if (fd < 0)
-            return NULL;
-        server->connections++;
-        serve_connection(server, fd);
-        close(fd);
-    }
-}
-
-static void start(struct server *server, const char *answer)
-{
-    ck_assert_int_eq(listen(server->listener, 8), 0);
-    server->answer = answer;
-    server->received = calloc(1, RECEIVED_BYTES);
-    ck_assert_int_eq(pthread_create(&server->thread, NULL, serve, server), 0);
-}
-
-static void stop(struct server *server)
-{
-    (void)shutdown(server->listener, SHUT_RDWR);
-    pthread_join(server->thread, NULL);
-    close(server->listener);
-    free(server->received);
-}
-
-static struct server tcp_server(void)
-{
-    struct sockaddr_in where = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    struct server server = {.listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
-    socklen_t length = sizeof where;
-
-    ck_assert_int_eq(bind(server.listener, (struct sockaddr *)&where, sizeof where), 0);
-    ck_assert_int_eq(getsockname(server.listener, (struct sockaddr *)&where, &length), 0);
-    (void)snprintf(server.address, sizeof server.address, "127.0.0.1:%d", ntohs(where.sin_port));
-    return server;
-}
 
 static struct http_client *open_client(const char *address)
 {
@@ -148,18 +54,18 @@ START_TEST(a_post_brings_its_headers_along_and_the_answer_back)
         .body_bytes = 7,
         .headers = headers,
     };
-    struct server server = tcp_server();
+    struct http_peer server = http_peer_tcp();
     struct http_response response = {0};
     struct http_client *client;
     struct http_error err;
     bool has_header;
 
-    start(&server, OK_ANSWER);
+    http_peer_start(&server, OK_ANSWER);
     client = open_client(server.address);
     ck_assert_int_eq(http_client_call(client, &request, &response, &err), HTTP_OK);
     http_client_close(client);
     has_header = strstr(server.received, "\r\nConnect-Timeout-Ms: 1500\r\n") != NULL;
-    stop(&server);
+    http_peer_stop(&server);
     ck_assert(has_header);
     ck_assert_int_eq(response.status, 200);
     ck_assert_str_eq(response.content_type, "text/x-test");
@@ -171,15 +77,15 @@ END_TEST
 
 START_TEST(what_is_sent_is_one_plain_http_request)
 {
-    struct server server = tcp_server();
+    struct http_peer server = http_peer_tcp();
     struct http_response response = {0};
     struct http_error err;
     char received[4096];
 
-    start(&server, OK_ANSWER);
+    http_peer_start(&server, OK_ANSWER);
     ck_assert_int_eq(post(server.address, 0, 0, &response, &err), HTTP_OK);
     (void)snprintf(received, sizeof received, "%s", server.received);
-    stop(&server);
+    http_peer_stop(&server);
     http_response_finish(&response);
     ck_assert_int_eq(strncmp(received, "POST /a/b HTTP/1.1\r\n", 20), 0);
     ck_assert_ptr_nonnull(strstr(received, "\r\nContent-Type: text/x-ping\r\n"));
@@ -192,18 +98,18 @@ START_TEST(a_large_body_is_sent_without_asking_first)
 {
     const struct http_request request = {
         .path = "/", .media_type = "a/b", .body = calloc(1, 3 << 20), .body_bytes = 3 << 20};
-    struct server server = tcp_server();
+    struct http_peer server = http_peer_tcp();
     struct http_response response = {0};
     struct http_client *client;
     struct http_error err;
     bool asked;
 
-    start(&server, OK_ANSWER);
+    http_peer_start(&server, OK_ANSWER);
     client = open_client(server.address);
     ck_assert_int_eq(http_client_call(client, &request, &response, &err), HTTP_OK);
     http_client_close(client);
     asked = strcasestr(server.received, "\r\nexpect:") != NULL;
-    stop(&server);
+    http_peer_stop(&server);
     http_response_finish(&response);
     free((void *)request.body);
     ck_assert(!asked);
@@ -213,18 +119,18 @@ END_TEST
 START_TEST(without_a_media_type_it_is_a_get)
 {
     const struct http_request request = {.path = "/livez"};
-    struct server server = tcp_server();
+    struct http_peer server = http_peer_tcp();
     struct http_response response = {0};
     struct http_client *client;
     struct http_error err;
     char method[8];
 
-    start(&server, "HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n");
+    http_peer_start(&server, "HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n");
     client = open_client(server.address);
     ck_assert_int_eq(http_client_call(client, &request, &response, &err), HTTP_OK);
     http_client_close(client);
     (void)snprintf(method, sizeof method, "%.5s", server.received);
-    stop(&server);
+    http_peer_stop(&server);
     ck_assert_str_eq(method, "GET /");
     ck_assert_int_eq(response.status, 503);
     ck_assert_str_eq(response.content_type, "");
@@ -237,11 +143,11 @@ END_TEST
 START_TEST(a_client_keeps_its_connection_between_calls)
 {
     const struct http_request request = {.path = "/"};
-    struct server server = tcp_server();
+    struct http_peer server = http_peer_tcp();
     struct http_client *client;
     struct http_error err;
 
-    start(&server, OK_ANSWER);
+    http_peer_start(&server, OK_ANSWER);
     client = open_client(server.address);
     for (int i = 0; i < 3; i++) {
         struct http_response response = {0};
@@ -250,7 +156,7 @@ START_TEST(a_client_keeps_its_connection_between_calls)
         http_response_finish(&response);
     }
     http_client_close(client);
-    stop(&server);
+    http_peer_stop(&server);
     ck_assert_int_eq(server.requests, 3);
     ck_assert_int_eq(server.connections, 1);
 }
@@ -258,13 +164,13 @@ END_TEST
 
 START_TEST(every_form_of_address_reaches_the_server)
 {
-    struct server server = tcp_server();
+    struct http_peer server = http_peer_tcp();
     char with_scheme[160];
     char with_slash[160];
 
     (void)snprintf(with_scheme, sizeof with_scheme, "http://%s", server.address);
     (void)snprintf(with_slash, sizeof with_slash, "http://%s/", server.address);
-    start(&server, OK_ANSWER);
+    http_peer_start(&server, OK_ANSWER);
     const char *const forms[] = {server.address, with_scheme, with_slash};
     for (size_t i = 0; i < 3; i++) {
         struct http_response response = {0};
@@ -274,13 +180,13 @@ START_TEST(every_form_of_address_reaches_the_server)
         ck_assert_int_eq(strncmp(server.received, "POST /a/b ", 10), 0);
         http_response_finish(&response);
     }
-    stop(&server);
+    http_peer_stop(&server);
 }
 END_TEST
 
 START_TEST(a_unix_socket_is_reached_by_its_path)
 {
-    struct server server = {.listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+    struct http_peer server = {.listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)};
     struct sockaddr_un where = {.sun_family = AF_UNIX};
     char folder[] = "/tmp/lossd-test-XXXXXX";
     char with_slashes[128];
@@ -292,13 +198,13 @@ START_TEST(a_unix_socket_is_reached_by_its_path)
     (void)snprintf(server.address, sizeof server.address, "unix:%s/socket", folder);
     (void)snprintf(with_slashes, sizeof with_slashes, "unix://%s/socket", folder);
     ck_assert_int_eq(bind(server.listener, (struct sockaddr *)&where, sizeof where), 0);
-    start(&server, OK_ANSWER);
+    http_peer_start(&server, OK_ANSWER);
     ck_assert_int_eq(post(server.address, 0, 0, &response, &err), HTTP_OK);
     http_response_finish(&response);
     ck_assert_int_eq(post(with_slashes, 0, 0, &response, &err), HTTP_OK);
     ck_assert_str_eq((const char *)response.body, "hello");
     http_response_finish(&response);
-    stop(&server);
+    http_peer_stop(&server);
     (void)unlink(where.sun_path);
     (void)rmdir(folder);
 }
@@ -323,7 +229,7 @@ END_TEST
 
 START_TEST(a_port_where_nobody_listens_cannot_be_connected_to)
 {
-    struct server server = tcp_server(); /* bound, never listening: the port stays ours, and is refused */
+    struct http_peer server = http_peer_tcp(); /* bound, never listening: the port stays ours, and is refused */
     struct http_response response = {0};
     struct http_error err = {""};
 
@@ -336,13 +242,13 @@ END_TEST
 
 START_TEST(a_server_that_does_not_answer_ends_as_timeout)
 {
-    struct server server = tcp_server();
+    struct http_peer server = http_peer_tcp();
     struct http_response response = {0};
     struct http_error err = {""};
 
-    start(&server, NULL);
+    http_peer_start(&server, NULL);
     ck_assert_int_eq(post(server.address, 100, 0, &response, &err), HTTP_TIMEOUT);
-    stop(&server);
+    http_peer_stop(&server);
     ck_assert_str_ne(err.message, "");
     ck_assert_ptr_null(response.body);
 }
@@ -350,41 +256,41 @@ END_TEST
 
 START_TEST(an_answer_at_the_limit_is_taken_and_one_past_it_is_not)
 {
-    struct server server = tcp_server();
+    struct http_peer server = http_peer_tcp();
     struct http_response response = {0};
     struct http_error err;
 
-    start(&server, OK_ANSWER);
+    http_peer_start(&server, OK_ANSWER);
     ck_assert_int_eq(post(server.address, 0, 5, &response, &err), HTTP_OK);
     http_response_finish(&response);
     ck_assert_int_eq(post(server.address, 0, 4, &response, &err), HTTP_TOO_LARGE);
-    stop(&server);
+    http_peer_stop(&server);
 }
 END_TEST
 
 START_TEST(an_answer_that_breaks_off_is_a_failure)
 {
-    struct server server = tcp_server();
+    struct http_peer server = http_peer_tcp();
     struct http_response response = {0};
     struct http_error err;
 
     server.hang_up = true;
-    start(&server, "HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\nhello");
+    http_peer_start(&server, "HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\nhello");
     ck_assert_int_eq(post(server.address, 0, 0, &response, &err), HTTP_FAILED);
-    stop(&server);
+    http_peer_stop(&server);
 }
 END_TEST
 
 START_TEST(a_redirect_is_an_answer_and_a_proxy_is_not_asked)
 {
-    struct server server = tcp_server();
+    struct http_peer server = http_peer_tcp();
     struct http_response response = {0};
     struct http_error err;
 
     ck_assert_int_eq(setenv("http_proxy", "http://127.0.0.1:1", 1), 0);
-    start(&server, "HTTP/1.1 302 Found\r\nLocation: /elsewhere\r\nContent-Length: 0\r\n\r\n");
+    http_peer_start(&server, "HTTP/1.1 302 Found\r\nLocation: /elsewhere\r\nContent-Length: 0\r\n\r\n");
     ck_assert_int_eq(post(server.address, 0, 0, &response, &err), HTTP_OK);
-    stop(&server);
+    http_peer_stop(&server);
     ck_assert_int_eq(response.status, 302);
     ck_assert_int_eq(server.requests, 1);
     http_response_finish(&response);
