@@ -146,6 +146,31 @@ START_TEST(task_space_multiplies_weights)
 }
 END_TEST
 
+START_TEST(weights_of_many_rows_are_summed_to_twelve_digits)
+{
+    enum { NUM_ROWS = 1 << 20 }; /* a power of 2, so that the sum of equal weights is known exactly */
+    float *zeros = arena_calloc(&world->arena, NUM_ROWS, sizeof *zeros);
+    float *space = arena_calloc(&world->arena, NUM_ROWS, sizeof *space);
+    const uint32_t length = NUM_ROWS;
+    const double expected = 0.3 * NUM_ROWS;
+
+    ck_assert_ptr_nonnull(zeros);
+    ck_assert_ptr_nonnull(space);
+    use(LOSS_BINARY_CROSS_ENTROPY, 1);
+    task.out_task_space_weight = 0.3; /* of every row: one sum row by row is 2e-11 off */
+    column = (struct task_batch){.name = "t",
+                                 .logits = zeros,
+                                 .num_logits = NUM_ROWS,
+                                 .labels = zeros,
+                                 .num_labels = NUM_ROWS,
+                                 .task_space = space,
+                                 .num_task_space = NUM_ROWS};
+    batch.lengths = &length;
+    batch.num_lengths = 1;
+    ck_assert_double_eq_tol(run()->weight_sum, expected, 1e-12 * expected);
+}
+END_TEST
+
 START_TEST(ignored_rows_of_a_softmax_do_not_count)
 {
     static const float classes[] = {0.0F, -100.0F, 2.0F, -100.0F, 1.0F};
@@ -223,6 +248,7 @@ int main(void)
     tcase_add_test(tcase, weights_are_summed_for_the_group_or_stay_at_home);
     tcase_add_test(tcase, without_weights_every_row_weighs_1);
     tcase_add_test(tcase, task_space_multiplies_weights);
+    tcase_add_test(tcase, weights_of_many_rows_are_summed_to_twelve_digits);
     tcase_add_test(tcase, ignored_rows_of_a_softmax_do_not_count);
     tcase_add_test(tcase, an_announcement_promises_what_a_batch_without_weights_brings);
     tcase_add_test(tcase, a_full_arena_is_an_error_of_prepare_and_of_alloc);
