@@ -2,7 +2,7 @@
  * Joint ranking and calibration over the lists of a task (Sheng et al., 2023), column 0 = b, column 1 = a:
  *   y = 1: GE = softplus(A - a), A = ln sum e^a over the negatives of the list
  *   y = 0: GE = softplus(B - b), B = ln sum e^b over its positives
- *   loss = alpha CE + (1 - alpha) GE, CE = softplus(a - b) - y (a - b)
+ *   loss = alpha CE + (1 - alpha) GE, CE = softplus(b - a) for y = 1, softplus(a - b) for y = 0
  * A row without rivals has GE = 0. Each row is pulled by its rivals on their channel:
  *   y = 1: d/da = -w u,  u = sigmoid(A - a);  d/db = e^(b - B) * sum of w u over the negatives
  * and the other way round for y = 0, so a list costs O(rows).
@@ -83,7 +83,7 @@ static double add_row(struct tile *tile, uint32_t i, double alpha, double unit, 
     const double margin = z[1] - z[0];
     const struct elem_logistic ce = elem_logistic(margin);
     const double ce_gradient = unit * alpha * weight * elem_bce_gradient(margin, tile->labels[i], ce);
-    double loss = alpha * elem_bce(margin, tile->labels[i], ce);
+    double loss = alpha * elem_softplus(positive ? -margin : margin, ce);
 
     gradient[1] += ce_gradient;
     gradient[0] -= ce_gradient;
@@ -92,7 +92,7 @@ static double add_row(struct tile *tile, uint32_t i, double alpha, double unit, 
         const struct elem_logistic ge = elem_logistic(d);
         const double share = elem_exp(z[side.other] - side.peers->max) / (1.0 + side.peers->rest);
 
-        loss += (1.0 - alpha) * elem_bce(d, 0.0, ge);
+        loss += (1.0 - alpha) * elem_softplus(d, ge);
         gradient[side.own] -= unit * (1.0 - alpha) * weight * elem_sigmoid(d, ge);
         gradient[side.other] += unit * (1.0 - alpha) * share * side.pull;
     }

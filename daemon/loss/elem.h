@@ -88,6 +88,12 @@ LOSS_ELEM double elem_sigmoid(double z, struct elem_logistic l)
     return z >= 0.0 ? 1.0 - l.minor : l.minor;
 }
 
+/* ln(1 + e^z) = -ln(1 - p); of -z, with the same l: -ln p. 0 at z = -inf. */
+LOSS_ELEM double elem_softplus(double z, struct elem_logistic l)
+{
+    return (z >= 0.0 ? z : 0.0) + l.tail;
+}
+
 /* softplus(z) - z t = -t ln p - (1 - t) ln(1 - p). z = +inf, t = 0: +inf; z = +inf, t = 1: NaN. */
 LOSS_ELEM double elem_bce(double z, double t, struct elem_logistic l)
 {
@@ -116,17 +122,17 @@ LOSS_ELEM struct elem_pair elem_focal(double z, double y, double gamma, double a
     const struct elem_logistic l = elem_logistic(z);
     const double p = elem_sigmoid(z, l);
     const double bce = elem_bce(z, y, l);
-    /* -ln p and -ln(1 - p), so that a power is the exp of a product */
-    const double minus_ln_p = (z >= 0.0 ? 0.0 : -z) + l.tail;
-    const double minus_ln_not_p = (z >= 0.0 ? z : 0.0) + l.tail;
-    const double positive = alpha * y * elem_exp(-gamma * minus_ln_not_p);
-    const double negative = (1.0 - alpha) * (1.0 - y) * elem_exp(-gamma * minus_ln_p);
+    /* a power is the exp of a product: (1 - p)^gamma and p^gamma */
+    const double positive = alpha * y * elem_exp(-gamma * elem_softplus(z, l));
+    const double negative = (1.0 - alpha) * (1.0 - y) * elem_exp(-gamma * elem_softplus(-z, l));
     const double not_p = z >= 0.0 ? l.minor : 1.0 - l.minor;
+    const double slope = follow * gamma * (negative * not_p - positive * p); /* df/dz */
     struct elem_pair out;
 
     out.loss = (positive + negative) * bce;
     out.gradient = (positive + negative) * elem_bce_gradient(z, y, l);
-    out.gradient += follow * bce * gamma * (negative * not_p - positive * p);
+    /* not 0 times infinity: p saturates, or f is held constant */
+    out.gradient += slope == 0.0 ? 0.0 : slope * bce;
     return out;
 }
 

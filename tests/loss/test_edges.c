@@ -92,6 +92,48 @@ START_TEST(propagate_gives_what_ieee_arithmetic_gives)
 }
 END_TEST
 
+/* One list of two rows; logits [2, num_class]. */
+static const struct task_result *run_two_rows(const struct loss_config *loss, uint32_t num_class, const float *logits,
+                                              const float *labels)
+{
+    static const uint32_t length = 2;
+    struct task_config task = default_task("t", loss, 1);
+    struct group_config config = default_config(&task, 1);
+    struct task_batch column = {
+        .name = "t", .logits = logits, .num_logits = (size_t)2 * num_class, .labels = labels, .num_labels = 2};
+    struct batch batch = {
+        .lengths = &length, .num_lengths = 1, .tasks = &column, .num_tasks = 1, .gradient_scale = 1.0F};
+
+    task.num_class = num_class;
+    config.on_nonfinite = ON_NONFINITE_PROPAGATE;
+    ck_assert_int_eq(world_run(world, &config, &batch, 1), LOSSD_OK);
+    return &world->ranks[0].result.tasks[0];
+}
+
+START_TEST(an_infinite_logit_keeps_the_gradient_of_a_focal_loss_with_its_weight_held)
+{
+    static const float logits[] = {INFINITY, -INFINITY};
+    static const float labels[] = {0.0F, 0.0F};
+    const struct loss_config loss = default_loss(LOSS_BINARY_FOCAL);
+    const struct task_result *result = run_two_rows(&loss, 1, logits, labels);
+
+    ck_assert(result->gradient[0] == 0.25F); /* (1 - alpha) p^gamma p / 2 rows, p = 1 */
+    ck_assert(result->gradient[1] == 0.0F);  /* p = 0 */
+}
+END_TEST
+
+START_TEST(rivals_at_minus_infinity_cost_nothing_in_jrc)
+{
+    /* The negative's a is -inf, so its positive is infinitely far ahead; b of the negative is 1 above its rival. */
+    static const float logits[] = {0.0F, 0.0F, 1.0F, -INFINITY};
+    static const float labels[] = {1.0F, 0.0F};
+    struct loss_config loss = default_loss(LOSS_JRC);
+
+    loss.jrc.alpha = 0.0;
+    ck_assert_double_eq_tol(run_two_rows(&loss, 2, logits, labels)->terms[0].sum, log1p(exp(-1.0)), 1e-14);
+}
+END_TEST
+
 START_TEST(zero_leaves_a_row_out_that_still_counts)
 {
     const struct task_result *result;
@@ -237,6 +279,8 @@ int main(void)
     tcase_add_checked_fixture(tcase, set_up, tear_down);
     tcase_add_loop_test(tcase, bad_values_are_refused_with_their_place, 0, sizeof refused / sizeof *refused);
     tcase_add_loop_test(tcase, propagate_gives_what_ieee_arithmetic_gives, 0, 4);
+    tcase_add_test(tcase, an_infinite_logit_keeps_the_gradient_of_a_focal_loss_with_its_weight_held);
+    tcase_add_test(tcase, rivals_at_minus_infinity_cost_nothing_in_jrc);
     tcase_add_test(tcase, zero_leaves_a_row_out_that_still_counts);
     tcase_add_test(tcase, zero_leaves_a_list_out_of_the_temperature_too);
     tcase_add_test(tcase, a_negative_at_minus_infinity_propagates_to_its_limit);
