@@ -1,6 +1,7 @@
 /* What a config may say, and which denominators it needs. */
 #include "loss/loss.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -17,6 +18,14 @@ static enum lossd_status parameter_error(struct lossd_error *err, const char *pa
                                          const char *expected)
 {
     return error_set(err, LOSSD_INVALID_CONFIG, parameter, "is %g, expected %s", value, expected);
+}
+
+/* Up to the greatest binary32, products of weights with each other and with what batches bring stay in binary64. */
+static enum lossd_status check_weight(struct lossd_error *err, const char *parameter, double value)
+{
+    if (in_range(value, 0.0, (double)FLT_MAX))
+        return LOSSD_OK;
+    return parameter_error(err, parameter, value, "a value from 0 to 3.4e38");
 }
 
 static enum lossd_status check_focal(const struct loss_config *loss, struct lossd_error *err)
@@ -72,8 +81,8 @@ static enum lossd_status check_loss(const struct task_config *task, const struct
 
     if ((unsigned)loss->kind >= NUM_LOSS_KINDS)
         return error_set(err, LOSSD_INVALID_CONFIG, "loss", "is not set, expected one of the losses");
-    if (!in_range(loss->weight, 0.0, INFINITY))
-        return parameter_error(err, "weight", loss->weight, "a finite value, not negative");
+    if (check_weight(err, "weight", loss->weight) != LOSSD_OK)
+        return err->status;
     info = loss_kind_info(loss->kind);
     if (task->num_class < info->min_num_class || task->num_class > info->max_num_class)
         return error_set(err, LOSSD_INVALID_CONFIG, info->name, "is on a task with num_class %u, expected %u to %u",
@@ -111,15 +120,13 @@ static enum lossd_status check_task_values(const struct task_config *task, struc
     if (task->num_class < 1 || task->num_class > MAX_NUM_CLASS)
         return error_set(err, LOSSD_INVALID_CONFIG, "num_class", "is %u, expected 1 to %d", task->num_class,
                          MAX_NUM_CLASS);
-    if (!in_range(task->weight, 0.0, INFINITY))
-        return parameter_error(err, "weight", task->weight, "a finite value, not negative");
+    if (check_weight(err, "weight", task->weight) != LOSSD_OK)
+        return err->status;
     if (task->has_label_bitmask && task->label_bitmask == 0)
         return error_set(err, LOSSD_INVALID_CONFIG, "label_bitmask", "is 0, expected at least one bit");
-    if (!in_range(task->in_task_space_weight, 0.0, INFINITY))
-        return parameter_error(err, "in_task_space_weight", task->in_task_space_weight, "a finite value, not negative");
-    if (!in_range(task->out_task_space_weight, 0.0, INFINITY))
-        return parameter_error(err, "out_task_space_weight", task->out_task_space_weight,
-                               "a finite value, not negative");
+    if (check_weight(err, "in_task_space_weight", task->in_task_space_weight) != LOSSD_OK ||
+        check_weight(err, "out_task_space_weight", task->out_task_space_weight) != LOSSD_OK)
+        return err->status;
     if (task->num_losses == 0)
         return error_set(err, LOSSD_INVALID_CONFIG, "losses", "is empty, expected 1 to %d", MAX_LOSSES);
     if (task->num_losses > MAX_LOSSES)
@@ -237,7 +244,7 @@ static struct task_slots make_slots(const struct group_config *config, const str
     return slots;
 }
 
-/* Name the first field by which counts alone do not make the contribution. */
+/* Name a field by which the counts of a batch alone do not make its contribution; "" where there is none. */
 static void find_announce_field(struct loss_plan *plan, size_t t, char *buffer, size_t size)
 {
     const struct task_config *task = &plan->config->tasks[t];

@@ -1,4 +1,6 @@
 /* Factors from totals. This rank: 2 requests, 6 candidates, 1 valid list, weights 3; all 2 ranks: 8, 8, 5, 12. */
+#include <float.h>
+#include <math.h>
 #include <string.h>
 
 #include "loss/world.h"
@@ -173,6 +175,32 @@ START_TEST(nothing_over_nothing_is_0)
 }
 END_TEST
 
+START_TEST(the_greatest_weights_and_scales_give_no_nan)
+{
+    static const float greatest[] = {FLT_MAX, FLT_MAX, FLT_MAX, FLT_MAX, FLT_MAX, FLT_MAX};
+    static const float space[] = {1.0F, 1.0F, 1.0F, 1.0F, 1.0F, 1.0F};
+    const struct task_result *result;
+
+    use(LOSS_BINARY_CROSS_ENTROPY, 1);
+    loss.weight = task.weight = task.in_task_space_weight = (double)FLT_MAX;
+    batch.gradient_scale = FLT_MAX;
+    column.weights = greatest;
+    column.num_weights = 6;
+    column.task_space = space;
+    column.num_task_space = 6;
+    (void)run();
+    result = &world->ranks[0].result.tasks[0];
+    /* every logit 0, so that every loss is ln 2 and every gradient half a weight: far above binary32 */
+    ck_assert_double_eq_tol(result->terms[0].local_mean, log(2.0), 1e-14);
+    ck_assert_double_eq_tol(result->loss / (double)FLT_MAX / (double)FLT_MAX, log(2.0), 1e-14);
+    ck_assert(result->gradient[0] == -INFINITY && result->gradient[1] == INFINITY);
+    column = (struct task_batch){.name = "t"};
+    batch.num_lengths = 0;
+    (void)run();
+    ck_assert(world->ranks[0].result.loss == 0.0);
+}
+END_TEST
+
 START_TEST(gradient_scale_multiplies_gradients_and_not_losses)
 {
     double loss_before;
@@ -213,6 +241,7 @@ int main(void)
     tcase_add_test(tcase, without_global_average_every_factor_is_1);
     tcase_add_test(tcase, weights_stay_local_without_global_average);
     tcase_add_test(tcase, nothing_over_nothing_is_0);
+    tcase_add_test(tcase, the_greatest_weights_and_scales_give_no_nan);
     tcase_add_test(tcase, gradient_scale_multiplies_gradients_and_not_losses);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
