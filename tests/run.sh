@@ -158,7 +158,7 @@ part clients clients plain
 if ! $fast; then
     part readme env LOSSD_BUILD="$out/plain" tests/daemon/readme.sh
     part quickstart quickstart
-    part systemd tests/systemd/verify.sh systemd "$out/plain/daemon/lossd"
+    part systemd env LOSSD_BUILD="$out/plain" tests/systemd/verify.sh
     part conformance env BUILD="$out/plain" CACHE="$out/conformance" tests/conformance/run.sh
     part mutations tests/mutations/run.sh "$out/mutations"
     export ASAN_OPTIONS=detect_leaks=1 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 TSAN_OPTIONS=halt_on_error=1
