@@ -51,17 +51,27 @@ struct task_run {
 /* A sum in the fixed order of four lanes. */
 double sum_in_order(const double *values, size_t count);
 
+/* A run of values; of rows of a tile: those that belong to one list, all of it or a part. */
+struct segment {
+    uint32_t begin;
+    uint32_t end;
+};
+
+/* Index of the first greatest value of a segment that is not empty. A NaN is passed over, unless it is the first. */
+static inline uint32_t find_max(const double *values, struct segment segment)
+{
+    uint32_t max = segment.begin;
+
+    for (uint32_t i = segment.begin + 1; i < segment.end; i++)
+        max = values[i] > values[max] ? i : max;
+    return max;
+}
+
 /* Losses over rows: add sum and gradients of the tile. */
 void binary_cross_entropy_add(struct tile *tile, struct term_run *term);
 void binary_focal_add(struct tile *tile, struct term_run *term);
 void l2_add(struct tile *tile, struct term_run *term);
 void softmax_add(struct tile *tile, struct term_run *term);
-
-/* Rows of a tile that belong to one list: all of it, or a part. */
-struct segment {
-    uint32_t begin;
-    uint32_t end;
-};
 
 /* What one list-wise loss knows of a list; parts are added up in order. */
 struct listwise_list {

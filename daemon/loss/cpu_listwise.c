@@ -64,15 +64,6 @@ struct listwise_list listwise_empty(void)
     return (struct listwise_list){.logits = elem_lse_empty()};
 }
 
-static uint32_t find_max(const double *values, struct segment segment)
-{
-    uint32_t max = segment.begin;
-
-    for (uint32_t i = segment.begin + 1; i < segment.end; i++)
-        max = values[i] > values[max] ? i : max;
-    return max;
-}
-
 /* Bring what was summed under other maxima under these. */
 static void move(struct listwise_list *list, double scale, double max, double label_max)
 {

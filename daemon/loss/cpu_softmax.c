@@ -5,21 +5,10 @@
  */
 #include "loss/cpu.h"
 
-/* Index of the greatest value; the first NaN where there is one, so that it is not overlooked. */
-static uint32_t find_max(const double *values, uint32_t count)
-{
-    uint32_t max = 0;
-
-    for (uint32_t c = 1; c < count; c++)
-        if (!(values[c] <= values[max]) && !isnan(values[max]))
-            max = c;
-    return max;
-}
-
 static double add_row(const double *logits, double *gradient, uint32_t num_class, uint32_t label, double smoothing,
                       double scale)
 {
-    const uint32_t max = find_max(logits, num_class);
+    const uint32_t max = find_max(logits, (struct segment){0, num_class});
     const double share = smoothing / num_class;
     double exps[MAX_NUM_CLASS];
     double below = 0.0; /* sum of max - z */

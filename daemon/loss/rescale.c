@@ -26,13 +26,13 @@ static uint32_t factor_slot(const struct loss_plan *plan, size_t t, const struct
     return plan->config->weight_normalizer == WEIGHT_NORMALIZER_LOCAL ? DENOMINATOR_CANDIDATES : slots->weights;
 }
 
-/* What a slot's local count is multiplied by to become a factor. */
+/* Local count * multiple / the sum of all ranks; 1 where each rank averages alone. */
 static double factor_of(const struct loss_plan *plan, const struct prepared_batch *prepared,
-                        const struct totals *totals, uint32_t slot)
+                        const struct totals *totals, uint32_t slot, uint32_t multiple)
 {
-    const double ranks = plan->config->grad_reduce == GRAD_REDUCE_SUM ? 1.0 : (double)totals->num_ranks;
-
-    return ratio(prepared->contribution[slot] * ranks, totals->sums[slot]);
+    if (!plan->config->global_average)
+        return 1.0;
+    return ratio(prepared->contribution[slot] * multiple, totals->sums[slot]);
 }
 
 static struct term_scale scale_term(const struct loss_plan *plan, const struct prepared_batch *prepared, size_t i,
@@ -40,28 +40,21 @@ static struct term_scale scale_term(const struct loss_plan *plan, const struct p
 {
     const size_t t = prepared->batch->tasks[i].config_index;
     const struct task_config *task = &plan->config->tasks[t];
+    const uint32_t multiple = plan->config->grad_reduce == GRAD_REDUCE_SUM ? 1 : totals->num_ranks;
     struct term_scale scale;
 
     scale.denominator = local_denominator(&prepared->tasks[i], loss);
-    scale.factor = plan->config->global_average ? factor_of(plan, prepared, totals, factor_slot(plan, t, loss)) : 1.0;
+    scale.factor = factor_of(plan, prepared, totals, factor_slot(plan, t, loss), multiple);
     scale.unit = ratio(task->weight * loss->weight * scale.factor, scale.denominator);
     return scale;
-}
-
-/* local / mean count, whatever the trainer does with gradients. */
-static double count_factor(const struct loss_plan *plan, const struct prepared_batch *prepared,
-                           const struct totals *totals, uint32_t slot)
-{
-    if (!plan->config->global_average)
-        return 1.0;
-    return ratio(prepared->contribution[slot] * (double)totals->num_ranks, totals->sums[slot]);
 }
 
 void rescale(const struct loss_plan *plan, const struct prepared_batch *prepared, const struct totals *totals,
              struct scales *scales)
 {
-    scales->request_factor = count_factor(plan, prepared, totals, DENOMINATOR_REQUESTS);
-    scales->candidate_factor = count_factor(plan, prepared, totals, DENOMINATOR_CANDIDATES);
+    /* local / mean count, whatever the trainer does with gradients */
+    scales->request_factor = factor_of(plan, prepared, totals, DENOMINATOR_REQUESTS, totals->num_ranks);
+    scales->candidate_factor = factor_of(plan, prepared, totals, DENOMINATOR_CANDIDATES, totals->num_ranks);
     for (size_t i = 0; i < prepared->batch->num_tasks; i++) {
         const size_t t = prepared->batch->tasks[i].config_index;
         const struct task_config *task = &plan->config->tasks[t];

@@ -122,6 +122,23 @@ START_TEST(an_infinite_logit_keeps_the_gradient_of_a_focal_loss_with_its_weight_
 }
 END_TEST
 
+START_TEST(a_nan_anywhere_in_a_row_of_a_softmax_is_seen_in_that_row_alone)
+{
+    float logits[] = {1.0F, 3.0F, 2.0F, 0.0F, 0.0F, 0.0F};
+    static const float labels[] = {1.0F, 1.0F};
+    const struct loss_config loss = default_loss(LOSS_SOFTMAX_CROSS_ENTROPY);
+    const struct task_result *result;
+
+    logits[_i] = NAN;
+    result = run_two_rows(&loss, 3, logits, labels);
+    ck_assert(isnan(result->loss));
+    for (size_t c = 0; c < 3; c++) {
+        ck_assert(isnan(result->gradient[c]));
+        ck_assert(!isnan(result->gradient[3 + c]));
+    }
+}
+END_TEST
+
 START_TEST(rivals_at_minus_infinity_cost_nothing_in_jrc)
 {
     /* The negative's a is -inf, so its positive is infinitely far ahead; b of the negative is 1 above its rival. */
@@ -280,6 +297,7 @@ int main(void)
     tcase_add_loop_test(tcase, bad_values_are_refused_with_their_place, 0, sizeof refused / sizeof *refused);
     tcase_add_loop_test(tcase, propagate_gives_what_ieee_arithmetic_gives, 0, 4);
     tcase_add_test(tcase, an_infinite_logit_keeps_the_gradient_of_a_focal_loss_with_its_weight_held);
+    tcase_add_loop_test(tcase, a_nan_anywhere_in_a_row_of_a_softmax_is_seen_in_that_row_alone, 0, 3);
     tcase_add_test(tcase, rivals_at_minus_infinity_cost_nothing_in_jrc);
     tcase_add_test(tcase, zero_leaves_a_row_out_that_still_counts);
     tcase_add_test(tcase, zero_leaves_a_list_out_of_the_temperature_too);
