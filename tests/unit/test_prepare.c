@@ -219,6 +219,17 @@ START_TEST(a_full_arena_is_an_error_of_prepare_and_of_alloc)
 }
 END_TEST
 
+START_TEST(the_log_scale_has_a_gradient_where_it_was_sent)
+{
+    use(LOSS_LISTWISE_RANK, 1);
+    (void)run();
+    ck_assert(!world->ranks[0].result.tasks[0].has_log_scale_gradient);
+    column.has_log_scale = true;
+    (void)run();
+    ck_assert(world->ranks[0].result.tasks[0].has_log_scale_gradient);
+}
+END_TEST
+
 START_TEST(skip_gradient_leaves_both_gradients_out)
 {
     use(LOSS_LISTWISE_RANK, 1);
@@ -252,6 +263,7 @@ int main(void)
     tcase_add_test(tcase, ignored_rows_of_a_softmax_do_not_count);
     tcase_add_test(tcase, an_announcement_promises_what_a_batch_without_weights_brings);
     tcase_add_test(tcase, a_full_arena_is_an_error_of_prepare_and_of_alloc);
+    tcase_add_test(tcase, the_log_scale_has_a_gradient_where_it_was_sent);
     tcase_add_test(tcase, skip_gradient_leaves_both_gradients_out);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
