@@ -166,20 +166,19 @@ static enum lossd_status check_batch(const struct group *group, struct submissio
     return status;
 }
 
-/* Whether an error is the batch's own fault, which its peers have to know of, or only one of memory. */
-static bool is_content_fault(struct lossd_error *err)
+/* Whether memory was short, which is not the batch's fault: a batch that is too large is refused by a named limit. */
+static bool lacks_memory(const struct lossd_error *err)
 {
     const char *key;
     const char *value;
     size_t cursor = 0;
 
     if (err->status != LOSSD_LIMIT_EXCEEDED)
-        return err->status != LOSSD_OK;
+        return false;
     while (error_next_metadata(err, &cursor, &key, &value))
         if (strcmp(key, "limit") == 0)
-            return strcmp(value, "requests") == 0 || strcmp(value, "candidates") == 0;
-    error_add_metadata(err, "limit", "memory_bytes");
-    return false;
+            return false;
+    return true;
 }
 
 /* A step that is not right concerns the caller alone, so it is looked at before the batch. */
@@ -218,7 +217,9 @@ void group_submit(struct group *group, struct submission *submission, struct out
 
     if (status == LOSSD_OK) {
         status = check_batch(group, submission);
-        is_bad = is_content_fault(err);
+        is_bad = status != LOSSD_OK && !lacks_memory(err);
+        if (status != LOSSD_OK && !is_bad)
+            error_add_metadata(err, "limit", "memory_bytes");
     }
     (void)pthread_mutex_lock(&group->lock);
     now_ns = clock_now_ns();
