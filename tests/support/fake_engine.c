@@ -2,6 +2,7 @@
 
 static atomic_uint num_calls;
 static atomic_uint num_failures;
+static atomic_int_least64_t last_deadline_ns;
 
 static enum lossd_status fake_open(const struct comm_settings *settings, void **state, struct lossd_error *err)
 {
@@ -17,7 +18,7 @@ static enum lossd_status fake_all_reduce(void *state, double *vector, size_t cou
     (void)state;
     (void)vector;
     (void)count;
-    (void)deadline_ns;
+    atomic_store(&last_deadline_ns, deadline_ns);
     (void)atomic_fetch_add(&num_calls, 1);
     if (atomic_load(&num_failures) == 0)
         return LOSSD_OK;
@@ -47,6 +48,11 @@ const struct engine fake_engine = {
 unsigned fake_engine_calls(void)
 {
     return atomic_load(&num_calls);
+}
+
+int64_t fake_engine_deadline_ns(void)
+{
+    return atomic_load(&last_deadline_ns);
 }
 
 void fake_engine_fail_next(unsigned count)

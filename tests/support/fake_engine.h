@@ -11,6 +11,9 @@ extern const struct engine fake_engine;
 /* Of the process: engines have no other way to the test. */
 unsigned fake_engine_calls(void);
 
+/* Of the last call. */
+int64_t fake_engine_deadline_ns(void);
+
 /* The next count calls fail with LOSSD_INTERNAL, "the wire is cut". */
 void fake_engine_fail_next(unsigned count);
 

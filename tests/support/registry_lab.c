@@ -112,6 +112,61 @@ static void on_done(struct submission *submission)
     (void)sem_post(&ticket->is_done);
 }
 
+void lab_join_all(struct registry *registry, struct owned_config *config, uint32_t world_size)
+{
+    for (uint32_t r = 0; r < world_size; r++) {
+        struct join_request request = {
+            .group = "g",
+            .rank = r,
+            .has_world_size = true,
+            .world_size = world_size,
+            .nnodes = 1,
+            .config = r == 0 ? config : lab_config(config->digest),
+        };
+
+        ck_assert_int_eq(lab_try_join(registry, request, NULL, NULL), LOSSD_OK);
+    }
+}
+
+enum lossd_status lab_leave(struct registry *registry, const char *group, uint32_t rank)
+{
+    const struct address address = {.group = group, .rank = rank};
+    struct lossd_error err;
+
+    error_init(&err);
+    return registry_leave(registry, &address, &err);
+}
+
+enum lossd_status lab_announce(struct registry *registry, const char *group, uint32_t rank, uint64_t step,
+                               uint32_t requests, uint32_t candidates, struct lossd_error *err)
+{
+    const struct address address = {.group = group, .rank = rank};
+
+    error_init(err);
+    return registry_announce(registry, &address, step, requests, candidates, err);
+}
+
+struct group_view lab_view(struct registry *registry, const char *group)
+{
+    struct group_view view;
+    struct lossd_error err;
+
+    ck_assert_int_eq(registry_view(registry, group, &view, &err), LOSSD_OK);
+    return view;
+}
+
+void lab_expect_counters(struct registry *registry, uint64_t done, uint64_t failed, uint64_t aborted,
+                         uint64_t all_reduces)
+{
+    struct group_view view = lab_view(registry, "g");
+
+    ck_assert_uint_eq(view.steps.done, done);
+    ck_assert_uint_eq(view.steps.failed, failed);
+    ck_assert_uint_eq(view.steps.aborted, aborted);
+    ck_assert_uint_eq(view.all_reduces, all_reduces);
+    group_view_finish(&view);
+}
+
 struct ticket *lab_ticket(const char *group, uint32_t rank, uint64_t step, uint32_t candidates)
 {
     struct ticket *ticket = calloc(1, sizeof *ticket);

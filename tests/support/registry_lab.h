@@ -28,6 +28,21 @@ uint64_t lab_join(struct registry *registry, const char *group, uint32_t rank, u
 enum lossd_status lab_try_join(struct registry *registry, struct join_request request, struct join_answer *answer,
                                struct lossd_error *err);
 
+/* All ranks join "g"; the first of them with this config, which is taken over, the others with one of its digest. */
+void lab_join_all(struct registry *registry, struct owned_config *config, uint32_t world_size);
+
+enum lossd_status lab_leave(struct registry *registry, const char *group, uint32_t rank);
+
+enum lossd_status lab_announce(struct registry *registry, const char *group, uint32_t rank, uint64_t step,
+                               uint32_t requests, uint32_t candidates, struct lossd_error *err);
+
+/* To be finished by the caller. */
+struct group_view lab_view(struct registry *registry, const char *group);
+
+/* What "g" has counted. */
+void lab_expect_counters(struct registry *registry, uint64_t done, uint64_t failed, uint64_t aborted,
+                         uint64_t all_reduces);
+
 /* A submission of one request, all logits 0 and labels 1: loss log 2 each. */
 struct ticket {
     struct submission submission;

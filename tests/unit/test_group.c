@@ -17,53 +17,6 @@ static struct registry *registry_of_two(void)
     return registry;
 }
 
-static struct group_view view_of(struct registry *registry)
-{
-    struct group_view view;
-    struct lossd_error err;
-
-    ck_assert_int_eq(registry_view(registry, "g", &view, &err), LOSSD_OK);
-    return view;
-}
-
-static void assert_counters(struct registry *registry, uint64_t done, uint64_t failed, uint64_t aborted,
-                            uint64_t all_reduces)
-{
-    struct group_view view = view_of(registry);
-
-    ck_assert_uint_eq(view.steps.done, done);
-    ck_assert_uint_eq(view.steps.failed, failed);
-    ck_assert_uint_eq(view.steps.aborted, aborted);
-    ck_assert_uint_eq(view.all_reduces, all_reduces);
-    group_view_finish(&view);
-}
-
-static enum lossd_status announce(struct registry *registry, uint32_t rank, uint64_t step, uint32_t requests,
-                                  uint32_t candidates, struct lossd_error *err)
-{
-    const struct address address = {.group = "g", .rank = rank};
-
-    error_init(err);
-    return registry_announce(registry, &address, step, requests, candidates, err);
-}
-
-/* All ranks of group "g" join, with this config. */
-static void join_with(struct registry *registry, struct owned_config *config, uint32_t world_size)
-{
-    for (uint32_t r = 0; r < world_size; r++) {
-        struct join_request request = {
-            .group = "g",
-            .rank = r,
-            .has_world_size = true,
-            .world_size = world_size,
-            .nnodes = 1,
-            .config = r == 0 ? config : lab_config(config->digest),
-        };
-
-        ck_assert_int_eq(lab_try_join(registry, request, NULL, NULL), LOSSD_OK);
-    }
-}
-
 START_TEST(uneven_ranks_are_answered_with_their_factors_and_the_world)
 {
     struct registry *registry = registry_of_two();
@@ -84,7 +37,7 @@ START_TEST(uneven_ranks_are_answered_with_their_factors_and_the_world)
     ck_assert_double_eq_tol(result->tasks[0].gradient[0], -0.125, 1e-7);
     ticket_free(two);
     ticket_free(six);
-    assert_counters(registry, 1, 0, 0, 1);
+    lab_expect_counters(registry, 1, 0, 0, 1);
     lab_end(registry);
 }
 END_TEST
@@ -107,30 +60,6 @@ START_TEST(a_repeat_is_computed_again_and_marked)
 }
 END_TEST
 
-START_TEST(an_absent_step_counts_on_where_there_is_one_rank)
-{
-    struct registry *registry = lab_registry();
-    struct ticket *ticket;
-
-    lab_join(registry, "g", 0, 1);
-    for (uint64_t step = 0; step < 3; step++) {
-        ticket = lab_ticket("g", 0, 99, 1);
-        ticket->submission.has_step = false;
-        registry_submit(registry, &ticket->submission);
-        ck_assert_int_eq(ticket_wait(ticket), LOSSD_OK);
-        ck_assert_uint_eq(ticket->submission.result.step, step);
-        ticket_free(ticket);
-    }
-    lab_join(registry, "g", 0, 2);
-    ticket = lab_ticket("g", 0, 0, 1);
-    ticket->submission.has_step = false;
-    registry_submit(registry, &ticket->submission);
-    ck_assert_str_eq(ticket->submission.error.field, "step");
-    ticket_expect(ticket, LOSSD_STEP_RANGE);
-    lab_end(registry);
-}
-END_TEST
-
 START_TEST(steps_end_at_2_to_the_53)
 {
     struct registry *registry = lab_registry();
@@ -141,7 +70,7 @@ START_TEST(steps_end_at_2_to_the_53)
     ticket = lab_submit(registry, "g", 0, STEP_LIMIT, 1);
     ck_assert_str_eq(lab_metadata(&ticket->submission.error, "limit"), "9007199254740992");
     ticket_expect(ticket, LOSSD_STEP_RANGE);
-    ck_assert_int_eq(announce(registry, 0, STEP_LIMIT, 1, 1, &err), LOSSD_STEP_RANGE);
+    ck_assert_int_eq(lab_announce(registry, "g", 0, STEP_LIMIT, 1, 1, &err), LOSSD_STEP_RANGE);
     ticket_expect(lab_submit(registry, "g", 0, STEP_LIMIT - 1, 1), LOSSD_OK);
     ticket = lab_ticket("g", 0, 0, 1);
     ticket->submission.has_step = false;
@@ -167,7 +96,7 @@ START_TEST(bad_content_poisons_the_step_and_may_be_sent_again)
     peer = lab_submit(registry, "g", 0, 3, 1);
     ticket_expect(lab_submit(registry, "g", 1, 3, 2), LOSSD_OK);
     ticket_expect(peer, LOSSD_OK);
-    assert_counters(registry, 1, 1, 0, 2);
+    lab_expect_counters(registry, 1, 1, 0, 2);
     lab_end(registry);
 }
 END_TEST
@@ -197,12 +126,12 @@ START_TEST(an_announced_step_is_answered_at_once)
     struct registry *registry = registry_of_two();
     struct lossd_error err;
 
-    ck_assert_int_eq(announce(registry, 0, 0, 1, 2, &err), LOSSD_OK);
-    ck_assert_int_eq(announce(registry, 1, 0, 1, 6, &err), LOSSD_OK);
-    assert_counters(registry, 1, 0, 0, 1);
+    ck_assert_int_eq(lab_announce(registry, "g", 0, 0, 1, 2, &err), LOSSD_OK);
+    ck_assert_int_eq(lab_announce(registry, "g", 1, 0, 1, 6, &err), LOSSD_OK);
+    lab_expect_counters(registry, 1, 0, 0, 1);
     ticket_expect(lab_submit(registry, "g", 1, 0, 6), LOSSD_OK);
     ticket_expect(lab_submit(registry, "g", 0, 0, 2), LOSSD_OK);
-    assert_counters(registry, 1, 0, 0, 1);
+    lab_expect_counters(registry, 1, 0, 0, 1);
     lab_end(registry);
 }
 END_TEST
@@ -212,15 +141,15 @@ START_TEST(an_announcement_is_checked)
     struct registry *registry = registry_of_two();
     struct lossd_error err;
 
-    ck_assert_int_eq(announce(registry, 2, 0, 1, 2, &err), LOSSD_RANK_RANGE);
-    ck_assert_int_eq(announce(registry, 0, 0, 9, 9, &err), LOSSD_LIMIT_EXCEEDED);
+    ck_assert_int_eq(lab_announce(registry, "g", 2, 0, 1, 2, &err), LOSSD_RANK_RANGE);
+    ck_assert_int_eq(lab_announce(registry, "g", 0, 0, 9, 9, &err), LOSSD_LIMIT_EXCEEDED);
     ck_assert_str_eq(lab_metadata(&err, "limit"), "requests");
-    ck_assert_int_eq(announce(registry, 0, 0, 8, 65, &err), LOSSD_LIMIT_EXCEEDED);
+    ck_assert_int_eq(lab_announce(registry, "g", 0, 0, 8, 65, &err), LOSSD_LIMIT_EXCEEDED);
     ck_assert_str_eq(lab_metadata(&err, "limit"), "candidates");
-    ck_assert_int_eq(announce(registry, 0, 0, 0, 1, &err), LOSSD_INVALID_ARGUMENT);
-    ck_assert_int_eq(announce(registry, 0, 0, 8, 64, &err), LOSSD_OK);
-    ck_assert_int_eq(announce(registry, 0, 1, 0, 0, &err), LOSSD_OK);
-    ck_assert_int_eq(announce(registry, 0, 2, 0, 0, &err), LOSSD_ANNOUNCE_TOO_EARLY);
+    ck_assert_int_eq(lab_announce(registry, "g", 0, 0, 0, 1, &err), LOSSD_INVALID_ARGUMENT);
+    ck_assert_int_eq(lab_announce(registry, "g", 0, 0, 8, 64, &err), LOSSD_OK);
+    ck_assert_int_eq(lab_announce(registry, "g", 0, 1, 0, 0, &err), LOSSD_OK);
+    ck_assert_int_eq(lab_announce(registry, "g", 0, 2, 0, 0, &err), LOSSD_ANNOUNCE_TOO_EARLY);
     lab_end(registry);
 }
 END_TEST
@@ -233,37 +162,8 @@ START_TEST(a_config_that_sums_more_than_counts_takes_no_announcements)
     struct lossd_error err;
 
     task->in_task_space_weight = 2;
-    join_with(registry, config, 1);
-    ck_assert_int_eq(announce(registry, 0, 0, 1, 2, &err), LOSSD_ANNOUNCE_NEEDS_BATCH);
-    lab_end(registry);
-}
-END_TEST
-
-START_TEST(without_global_average_nobody_waits_and_nothing_is_summed)
-{
-    struct registry *registry = lab_registry();
-    struct owned_config *config = lab_config("off");
-    struct ticket *ticket;
-    struct group_view view;
-
-    config->config.global_average = false;
-    join_with(registry, config, 2);
-    ticket = lab_submit(registry, "g", 1, 7, 6);
-    ck_assert_int_eq(ticket_wait(ticket), LOSSD_OK);
-    ck_assert_uint_eq(ticket->submission.result.step, 7);
-    ck_assert_double_eq(ticket->submission.result.candidate_factor, 1);
-    ck_assert_double_eq(ticket->submission.result.world.candidates, 6);
-    ck_assert_uint_eq(ticket->submission.result.world.ranks, 1);
-    ck_assert_double_eq_tol(ticket->submission.result.loss, log(2), 1e-6);
-    ticket_free(ticket);
-    ticket_expect(lab_submit(registry, "g", 0, 3, 2), LOSSD_OK);
-    ticket_expect(lab_submit(registry, "g", 0, 3, 5), LOSSD_STEP_PAYLOAD_CONFLICT);
-    view = view_of(registry);
-    ck_assert_str_eq(view.engine, "none");
-    ck_assert_uint_eq(view.ranks[0].last_step, 3);
-    ck_assert_uint_eq(view.ranks[1].last_step, 7);
-    group_view_finish(&view);
-    assert_counters(registry, 2, 0, 0, 0);
+    lab_join_all(registry, config, 1);
+    ck_assert_int_eq(lab_announce(registry, "g", 0, 0, 1, 2, &err), LOSSD_ANNOUNCE_NEEDS_BATCH);
     lab_end(registry);
 }
 END_TEST
@@ -293,7 +193,7 @@ START_TEST(the_clock_ends_calls_and_says_when_it_is_due)
     /* its contribution stays, until the step times out */
     ck_assert_int_lt(registry_tick(registry, deadline_ns), clock_now_ns() + 31 * NS_PER_S);
     ck_assert_int_eq(registry_tick(registry, clock_now_ns() + 31 * NS_PER_S), NO_DEADLINE);
-    assert_counters(registry, 0, 1, 0, 1);
+    lab_expect_counters(registry, 0, 1, 0, 1);
     ticket_expect(lab_submit(registry, "g", 0, 0, 1), LOSSD_STEP_TIMEOUT);
     lab_end(registry);
 }
@@ -337,7 +237,7 @@ START_TEST(closing_ends_open_calls_and_refuses_new_ones)
     registry_close(registry);
     ticket_expect(open, LOSSD_SHUTTING_DOWN);
     ticket_expect(lab_submit(registry, "g", 1, 0, 6), LOSSD_SHUTTING_DOWN);
-    ck_assert_int_eq(announce(registry, 0, 1, 1, 1, &err), LOSSD_SHUTTING_DOWN);
+    ck_assert_int_eq(lab_announce(registry, "g", 0, 1, 1, 1, &err), LOSSD_SHUTTING_DOWN);
     lab_end(registry);
 }
 END_TEST
@@ -350,7 +250,7 @@ START_TEST(an_engine_is_called_once_an_attempt_and_its_failure_ends_the_calls)
 
     settings.engine = &fake_engine;
     registry = lab_registry_with(&settings);
-    join_with(registry, lab_config("a"), 2);
+    lab_join_all(registry, lab_config("a"), 2);
     fake_engine_fail_next(1);
     one = lab_submit(registry, "g", 0, 0, 2);
     ticket_expect(lab_submit(registry, "g", 1, 0, 6), LOSSD_INTERNAL);
@@ -361,7 +261,23 @@ START_TEST(an_engine_is_called_once_an_attempt_and_its_failure_ends_the_calls)
     ticket_expect(lab_submit(registry, "g", 1, 0, 6), LOSSD_OK);
     ticket_expect(one, LOSSD_OK);
     ck_assert_uint_eq(fake_engine_calls(), 2);
-    assert_counters(registry, 1, 0, 1, 2);
+    lab_expect_counters(registry, 1, 0, 1, 2);
+    lab_end(registry);
+}
+END_TEST
+
+START_TEST(an_engine_has_twice_the_step_timeout)
+{
+    const int64_t before_ns = clock_now_ns();
+    struct registry_settings settings = lab_settings;
+    struct registry *registry;
+
+    settings.engine = &fake_engine;
+    registry = lab_registry_with(&settings);
+    lab_join(registry, "g", 0, 1);
+    ticket_expect(lab_submit(registry, "g", 0, 0, 2), LOSSD_OK);
+    ck_assert_int_ge(fake_engine_deadline_ns(), before_ns + 60 * NS_PER_S); /* the step's is 30 s */
+    ck_assert_int_le(fake_engine_deadline_ns(), clock_now_ns() + 60 * NS_PER_S);
     lab_end(registry);
 }
 END_TEST
@@ -373,19 +289,18 @@ int main(void)
 
     tcase_add_test(tcase, uneven_ranks_are_answered_with_their_factors_and_the_world);
     tcase_add_test(tcase, a_repeat_is_computed_again_and_marked);
-    tcase_add_test(tcase, an_absent_step_counts_on_where_there_is_one_rank);
     tcase_add_test(tcase, steps_end_at_2_to_the_53);
     tcase_add_test(tcase, bad_content_poisons_the_step_and_may_be_sent_again);
     tcase_add_test(tcase, a_batch_above_a_limit_poisons_and_a_lack_of_memory_does_not);
     tcase_add_test(tcase, an_announced_step_is_answered_at_once);
     tcase_add_test(tcase, an_announcement_is_checked);
     tcase_add_test(tcase, a_config_that_sums_more_than_counts_takes_no_announcements);
-    tcase_add_test(tcase, without_global_average_nobody_waits_and_nothing_is_summed);
     tcase_add_test(tcase, the_clock_ends_calls_and_says_when_it_is_due);
     tcase_add_test(tcase, a_client_that_is_gone_leaves_its_contribution);
     tcase_add_test(tcase, a_client_that_is_gone_before_its_call_is_parked_does_not_wait);
     tcase_add_test(tcase, closing_ends_open_calls_and_refuses_new_ones);
     tcase_add_test(tcase, an_engine_is_called_once_an_attempt_and_its_failure_ends_the_calls);
+    tcase_add_test(tcase, an_engine_has_twice_the_step_timeout);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }
