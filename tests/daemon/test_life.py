@@ -189,9 +189,8 @@ def test_clients_that_go_in_mid_body_are_gone_by_the_upload_timeout(start):
     time.sleep(1)  # all are accepted by now
     end = time.monotonic() + 10
     while daemon.descriptors() > before or daemon.metric("lossd_open_calls") > 0:
-        assert time.monotonic() < end
+        assert time.monotonic() < end, daemon.metrics()
         time.sleep(0.02)
-    assert daemon.descriptors() <= before and daemon.metric("lossd_open_calls") == 0
 
 
 def test_more_connections_than_allowed_are_refused_and_others_go_on(start):
