@@ -5,11 +5,12 @@
 #   tests/run.sh [--fast]    --fast: the plain build and its tests only
 #
 # Real ranking data is looked for in LOSSD_DATA (default: ../shared/data); without it those tests are skipped.
+[ -n "${BASH_VERSION-}" ] || exec bash "$0" "$@" # `sh tests/run.sh` works, too
 set -uo pipefail
 
 # Programs with a sanitizer want the address space laid out as they expect it.
 if [[ -z ${LOSSD_FIXED_LAYOUT-} ]] && setarch "$(uname -m)" -R true 2>/dev/null; then
-    LOSSD_FIXED_LAYOUT=1 exec setarch "$(uname -m)" -R "${BASH_SOURCE[0]}" "$@"
+    LOSSD_FIXED_LAYOUT=1 exec setarch "$(uname -m)" -R bash "${BASH_SOURCE[0]}" "$@"
 fi
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
