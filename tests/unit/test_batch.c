@@ -242,6 +242,8 @@ START_TEST(task_space_comes_where_it_is_needed)
     f.weights[0] = -3.0F;
     f.rules[0].needs_task_space = false;
     ck_assert_int_eq(check(), LOSSD_OK);
+    f.columns[CLICK].num_task_space = 2; /* of no effect, and checked all the same */
+    expect(LOSSD_SHAPE_MISMATCH, "tasks[1].task_space");
 }
 END_TEST
 

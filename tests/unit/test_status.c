@@ -58,6 +58,24 @@ START_TEST(metadata_comes_back_in_order_and_never_runs_over)
 }
 END_TEST
 
+START_TEST(a_pair_whose_key_does_not_fit_is_left_out)
+{
+    struct lossd_error err;
+    size_t full;
+
+    (void)error_set(&err, LOSSD_INTERNAL, "", "none");
+    error_add_metadata(&err, "k", "%0*d", (int)sizeof err.metadata - 6, 0); /* 3 bytes are left */
+    full = err.metadata_bytes;
+    ck_assert_uint_eq(full, sizeof err.metadata - 3);
+    error_add_metadata(&err, "key", "%s", "");
+    error_add_metadata(&err, "longer_key", "%s", "");
+    error_add_metadata(&err, "l", "%s", "z");
+    ck_assert_uint_eq(err.metadata_bytes, full);
+    error_add_metadata(&err, "l", "%s", "");
+    ck_assert_uint_eq(err.metadata_bytes, sizeof err.metadata);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("status");
@@ -66,6 +84,7 @@ int main(void)
     tcase_add_test(tcase, every_status_has_a_row_that_agrees_with_its_code);
     tcase_add_test(tcase, fields_are_prefixed_from_the_inside_out);
     tcase_add_test(tcase, metadata_comes_back_in_order_and_never_runs_over);
+    tcase_add_test(tcase, a_pair_whose_key_does_not_fit_is_left_out);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }
