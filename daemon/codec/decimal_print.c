@@ -92,31 +92,30 @@ static char *print_scientific(char *out, struct digits digits, int count, int ex
 
 /*
  * count digits, the first worth 10^exponent; zeros follow them. Eight are written at a time: what goes past the
- * returned end does not matter.
+ * returned end does not matter. Signs of exponents are as good as random, too, so both cases are one: zeros in front
+ * that the digits may overwrite, and a point that goes where it does no harm where there is none.
  */
 static inline char *print_digits(char *out, struct digits digits, int count, int exponent)
 {
+    enum { NOWHERE = 18 };
+    const int below_one = -(exponent < 0); /* all bits, or none */
+    const int zeros = (1 - exponent) & below_one;
+    const int whole = exponent & ~below_one;
+    const int has_point = (count > exponent + 1) & ~below_one;
+    const int point = NOWHERE + (-has_point & (whole + 1 - NOWHERE));
     uint64_t fraction;
 
     if (exponent < MIN_POSITIONAL || exponent > MAX_POSITIONAL)
         return print_scientific(out, digits, count, exponent);
-    if (exponent < 0) {
-        memcpy(out, "0.000000", 8);
-        out += 1 - exponent;
-        out[0] = digits.first;
-        memcpy(out + 1, &digits.tail, sizeof digits.tail);
-        return out + count;
-    }
-    out[0] = digits.first;
-    memcpy(out + 1, &digits.tail, sizeof digits.tail);
-    if (exponent + 1 >= count) {
+    memcpy(out, "0.000000", 8);
+    out[zeros] = digits.first;
+    memcpy(out + zeros + 1, &digits.tail, sizeof digits.tail);
+    if (exponent + 1 > FLOAT_DIGITS)
         memcpy(out + FLOAT_DIGITS, "0000000", 7);
-        return out + exponent + 1;
-    }
-    fraction = digits.tail >> (8 * exponent);
-    out[exponent + 1] = '.';
-    memcpy(out + exponent + 2, &fraction, sizeof fraction);
-    return out + count + 1;
+    fraction = digits.tail >> (8 * whole % 64);
+    out[point] = '.';
+    memcpy(out + point + 1, &fraction, sizeof fraction);
+    return out + (exponent + 1 > count ? exponent + 1 : zeros + count + has_point);
 }
 
 static char *print_text(char *out, const char *text)
