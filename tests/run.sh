@@ -67,7 +67,7 @@ node_program() {
 build() { # NAME [SETUP OPTION]…
     local folder=$out/$1
     [[ -f $folder/build.ninja ]] || meson setup "$folder" "${@:2}" || return
-    ninja -C "$folder" all proto/lossd.binpb
+    ninja -C "$folder" all meson-test-prereq proto/lossd.binpb
 }
 
 # Run one part in the background or the foreground; it has to end with `N passed, N failed` and may say N skipped.
