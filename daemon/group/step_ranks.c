@@ -99,7 +99,7 @@ static enum rank_state rank_state_now(const struct rank *rank)
     for (int i = 0; i < MAX_SLOTS; i++) {
         if (rank->slots[i].refusal != LOSSD_OK)
             return RANK_REFUSED;
-        if (rank->slots[i].kind == SLOT_ANNOUNCED || rank->slots[i].kind == SLOT_OWED)
+        if (slot_is_live(&rank->slots[i]) || rank->slots[i].kind == SLOT_OWED)
             return RANK_ANNOUNCED;
     }
     return rank->joined ? RANK_IDLE : RANK_NEVER_JOINED;

@@ -368,7 +368,7 @@ enum rank_state model_state(const struct model *model, uint32_t rank)
 
         if (cell->call >= 0)
             return RANK_WAITING;
-        if (cell->kind == CELL_PROMISED || cell->kind == CELL_OWED)
+        if (cell->kind == CELL_PROMISED || cell->kind == CELL_SENT || cell->kind == CELL_OWED)
             state = cell->is_broken ? RANK_REFUSED : RANK_ANNOUNCED;
         if (cell->kind == CELL_BAD || cell->is_broken)
             state = RANK_REFUSED;

@@ -285,6 +285,20 @@ START_TEST(an_absent_step_counts_on_from_the_last_done_or_stands_for_the_owed_on
 }
 END_TEST
 
+START_TEST(a_rank_whose_call_ended_early_is_seen_with_its_counts_in)
+{
+    struct lab *lab = lab_open(2);
+    struct rank_view view;
+
+    submit_until(lab, 0, 3, 1, 1, 2);
+    tick_at(lab, 2);
+    view = step_rank_view(lab->machine, 0);
+    ck_assert_int_eq(view.state, RANK_ANNOUNCED);
+    ck_assert_uint_eq(view.at_step, 3);
+    lab_close(lab);
+}
+END_TEST
+
 START_TEST(a_view_shows_the_state_the_steps_and_since_when)
 {
     struct lab *lab = lab_open(2);
@@ -328,6 +342,7 @@ int main(void)
     tcase_add_test(tcase, closing_ends_open_calls_and_refuses_later_ones);
     tcase_add_test(tcase, a_reduce_that_comes_back_after_closing_is_counted_and_answers_nobody);
     tcase_add_test(tcase, an_absent_step_counts_on_from_the_last_done_or_stands_for_the_owed_one);
+    tcase_add_test(tcase, a_rank_whose_call_ended_early_is_seen_with_its_counts_in);
     tcase_add_test(tcase, a_view_shows_the_state_the_steps_and_since_when);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
