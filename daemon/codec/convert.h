@@ -46,8 +46,8 @@ enum lossd_status config_to_message(const struct group_config *config, struct ar
 
 /*
  * The body of a Connect error: {"code", "message", "details"}, from malloc (encoded.bytes). Details: ErrorInfo first,
- * BadRequest where there is a field, RetryInfo where the same call may succeed later. The message is the field, a
- * colon and the error's message. Values are base64 without padding; "debug" repeats them for people.
+ * BadRequest where there is a field, RetryInfo with the code unavailable alone. The message is the field, a colon and
+ * the error's message. Values are base64 without padding; "debug" repeats them for people, as ProtoJSON.
  */
 CHECK_RESULT
 enum lossd_status error_to_connect_json(const struct lossd_error *error, uint8_t **bytes, size_t *size);

@@ -117,11 +117,12 @@ static enum lossd_status encode(const struct lossd_error *error, struct arena *a
     if (!fill_info(&info, error, arena) || !fill_bad_request(&bad, error, arena))
         return LOSSD_INTERNAL;
     fill_retry_info(&retry);
-    details[count++] = (struct error_detail){"google.rpc.ErrorInfo", &info.base};
+    details[count++] = (struct error_detail){.type = "google.rpc.ErrorInfo", .message = &info.base, .map = "metadata"};
     if (has_field)
-        details[count++] = (struct error_detail){"google.rpc.BadRequest", &bad.message.base};
+        details[count++] = (struct error_detail){.type = "google.rpc.BadRequest", .message = &bad.message.base};
     if (may_retry)
-        details[count++] = (struct error_detail){"google.rpc.RetryInfo", &retry.message.base};
+        details[count++] = (struct error_detail){
+            .type = "google.rpc.RetryInfo", .message = &retry.message.base, .duration = "retryDelay"};
     (void)snprintf(text, sizeof text, "%s%s%s", error->field, has_field ? ": " : "", error->message);
     mend_utf8(text);
     return protojson_encode_error(row->code_name, text, details, count, encoded, &ignored);

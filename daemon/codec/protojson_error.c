@@ -1,6 +1,7 @@
 #include "codec/protojson.h"
 
 #include <json-c/json.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,16 +29,52 @@ static struct json_object *detail_value(const ProtobufCMessage *message)
     return json_object_new_string_len(text, (int)base64_encode(bytes, size, false, text));
 }
 
-static struct json_object *detail_debug(const ProtobufCMessage *message)
+/* [{"key": K, "value": V}, ...] becomes {K: V, ...}. */
+static bool fold_map(struct json_object *debug, const char *field)
+{
+    struct json_object *entries = json_object_object_get(debug, field);
+    struct json_object *map = entries != NULL ? json_object_new_object() : NULL;
+    bool done = map != NULL;
+
+    if (entries == NULL)
+        return true;
+    for (size_t i = 0; done && i < json_object_array_length(entries); i++) {
+        struct json_object *entry = json_object_array_get_idx(entries, i);
+        const char *key = json_object_get_string(json_object_object_get(entry, "key"));
+        struct json_object *value = json_object_get(json_object_object_get(entry, "value"));
+
+        done = add(map, key, value);
+    }
+    if (done)
+        return add(debug, field, map);
+    json_object_put(map);
+    return false;
+}
+
+/* {"seconds": "1"} becomes "1s". */
+static bool fold_duration(struct json_object *debug, const char *field)
+{
+    struct json_object *seconds = json_object_object_get(json_object_object_get(debug, field), "seconds");
+    char text[32];
+
+    (void)snprintf(text, sizeof text, "%ss", seconds != NULL ? json_object_get_string(seconds) : "0");
+    return add(debug, field, json_object_new_string(text));
+}
+
+static struct json_object *detail_debug(const struct error_detail *detail)
 {
     struct encoded encoded = {0};
     struct json_object *debug = NULL;
     struct lossd_error err;
 
-    if (protojson_encode(message, false, &encoded, &err) == LOSSD_OK)
+    if (protojson_encode(detail->message, false, &encoded, &err) == LOSSD_OK)
         debug = json_tokener_parse((const char *)encoded.bytes);
     free(encoded.bytes);
-    return debug;
+    if (debug != NULL && (detail->map == NULL || fold_map(debug, detail->map)) &&
+        (detail->duration == NULL || fold_duration(debug, detail->duration)))
+        return debug;
+    json_object_put(debug);
+    return NULL;
 }
 
 static struct json_object *detail_object(const struct error_detail *detail)
@@ -45,7 +82,7 @@ static struct json_object *detail_object(const struct error_detail *detail)
     struct json_object *object = json_object_new_object();
 
     if (object != NULL && add(object, "type", json_object_new_string(detail->type)) &&
-        add(object, "value", detail_value(detail->message)) && add(object, "debug", detail_debug(detail->message)))
+        add(object, "value", detail_value(detail->message)) && add(object, "debug", detail_debug(detail)))
         return object;
     json_object_put(object);
     return NULL;

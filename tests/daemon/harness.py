@@ -93,6 +93,10 @@ class RpcError(Exception):
         assert re.fullmatch(r"[A-Z][A-Z0-9_]{0,62}", info.reason), info.reason
         self.reason = info.reason
         self.metadata = {entry.key: entry.value for entry in info.metadata}
+        debug = {detail["type"]: detail["debug"] for detail in fields["details"]}
+        assert debug["google.rpc.ErrorInfo"].get("metadata", {}) == self.metadata, debug
+        assert ("google.rpc.RetryInfo" in self.details) == (self.code == "unavailable"), fields
+        assert debug.get("google.rpc.RetryInfo", {"retryDelay": "1s"}) == {"retryDelay": "1s"}, debug
         self.field = ""
         if "google.rpc.BadRequest" in self.details:
             bad = error_pb2.BadRequest.FromString(self.details["google.rpc.BadRequest"])
