@@ -8,17 +8,10 @@
 #include "base/clock.h"
 #include "group/registry_internal.h"
 
-/* The submission goes back to the transport. */
+/* The submission goes back to the transport, with its reference to the group: the result has names of its config. */
 static void end_submission(struct registry *registry, struct submission *submission)
 {
-    struct group *group;
-
-    (void)pthread_mutex_lock(&registry->lock);
-    group = submission->group;
-    submission->group = NULL;
-    (void)pthread_mutex_unlock(&registry->lock);
     submission->done(submission);
-    group_unref(group);
     (void)atomic_fetch_sub(&registry->num_open, 1);
 }
 

@@ -118,7 +118,7 @@ void registry_submit(struct registry *registry, struct submission *submission);
  * The client of a submission is gone. Where the submission waits, done() is called with LOSSD_CLIENT_GONE before this
  * returns; where registry_submit has not parked it yet, it ends so instead of being parked. Its contribution counts in
  * both cases. Where it is being computed or done, nothing happens.
- * The caller makes sure that the submission is not freed meanwhile.
+ * The caller makes sure that the submission is not finished meanwhile.
  */
 void registry_cancel(struct registry *registry, struct submission *submission);
 

@@ -14,6 +14,8 @@ void submission_init(struct submission *submission, size_t arena_limit_bytes, st
 void submission_finish(struct submission *submission)
 {
     arena_finish(&submission->arena);
+    group_unref(submission->group);
+    submission->group = NULL;
 }
 
 void submission_compute(struct submission *submission)

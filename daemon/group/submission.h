@@ -35,10 +35,10 @@ struct submission {
     void *owner; /* the transport's */
 
     struct lossd_error error;
-    struct result result;
+    struct result result; /* until submission_finish: its strings are those of the group's config */
 
     /* Set by the group. */
-    struct group *group; /* referenced while the group owns the submission; under the registry's lock */
+    struct group *group; /* referenced from registry_submit to submission_finish; written under the registry's lock */
     bool is_cancelled;   /* the client went before the submission was parked */
     struct prepared_batch prepared;
     struct totals totals;
@@ -48,7 +48,10 @@ struct submission {
 /* Zeroes, but for no deadline, and makes the arena; done and owner are the caller's to set. */
 void submission_init(struct submission *submission, size_t arena_limit_bytes, struct memory_budget *budget);
 
-/* Drops the arena. */
+/*
+ * Drops the arena and the group, which dies here if it is an old generation: result and batch are gone, error stays.
+ * When the result has been encoded; once for each registry_submit at least. May be called again.
+ */
 void submission_finish(struct submission *submission);
 
 #endif

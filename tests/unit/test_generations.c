@@ -105,6 +105,30 @@ START_TEST(a_group_is_gone_when_its_members_left_whether_or_not_all_ranks_had_co
 }
 END_TEST
 
+/* Its names are the config's: whoever encodes it may be slower than two peers that join again. */
+START_TEST(a_result_outlives_the_generation_that_it_is_from)
+{
+    struct registry *registry = lab_registry();
+    struct owned_config *config = lab_config("a");
+    struct task_config *task = arena_alloc(&config->arena, sizeof *task);
+    struct ticket *answered;
+
+    *task = config->config.tasks[0];
+    task->name = arena_strndup(&config->arena, "click", 5);
+    config->config.tasks = task;
+    lab_join_all(registry, config, 2);
+    answered = lab_submit(registry, "g", 0, 0, 1);
+    ticket_expect(lab_submit(registry, "g", 1, 0, 1), LOSSD_OK);
+    ck_assert_int_eq(ticket_wait(answered), LOSSD_OK);
+    ck_assert_uint_eq(lab_join(registry, "g", 1, 2), 2);
+    ck_assert_uint_eq(lab_join(registry, "g", 1, 2), 3);
+    ck_assert_str_eq(answered->submission.result.tasks[0].name, "click");
+    lab_end(registry);
+    ck_assert_str_eq(answered->submission.result.tasks[0].name, "click");
+    ticket_free(answered);
+}
+END_TEST
+
 START_TEST(a_freed_name_that_was_younger_does_not_turn_generations_back)
 {
     struct registry *registry = lab_registry();
@@ -129,6 +153,7 @@ int main(void)
     tcase_add_test(tcase, a_rank_that_left_and_joins_again_begins_a_generation);
     tcase_add_test(tcase, a_rank_that_leaves_ends_the_call_of_its_peer);
     tcase_add_test(tcase, a_group_is_gone_when_its_members_left_whether_or_not_all_ranks_had_come);
+    tcase_add_test(tcase, a_result_outlives_the_generation_that_it_is_from);
     tcase_add_test(tcase, a_freed_name_that_was_younger_does_not_turn_generations_back);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
