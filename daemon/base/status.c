@@ -141,6 +141,15 @@ void error_add_metadata(struct lossd_error *err, const char *key, const char *fo
     err->metadata_bytes += key_bytes + (size_t)length + 1;
 }
 
+void error_copy(struct lossd_error *to, const struct lossd_error *from)
+{
+    to->status = from->status;
+    memcpy(to->field, from->field, strlen(from->field) + 1);
+    memcpy(to->message, from->message, strlen(from->message) + 1);
+    to->metadata_bytes = from->metadata_bytes;
+    memcpy(to->metadata, from->metadata, from->metadata_bytes);
+}
+
 bool error_next_metadata(const struct lossd_error *err, size_t *cursor, const char **key, const char **value)
 {
     if (*cursor >= err->metadata_bytes)

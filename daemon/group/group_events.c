@@ -63,7 +63,7 @@ static void collect(struct group *group, struct step_machine *machine, int64_t n
         if (action.kind == STEP_ACTION_REDUCE) {
             reduce(group, machine, now_ns);
         } else if (action.kind == STEP_ACTION_FAIL) {
-            submission->error = *action.error;
+            error_copy(&submission->error, action.error);
             outcome_add_ended(outcome, submission);
         } else {
             submission->totals = *action.totals;

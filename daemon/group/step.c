@@ -35,7 +35,7 @@ static enum lossd_status tell(struct step_machine *machine, struct rank *rank, s
 {
     const uint64_t step = slot->step;
 
-    *err = *verdict_error(slot->verdict);
+    error_copy(err, verdict_error(slot->verdict));
     rank_changing(machine, rank);
     slot_free(slot);
     if (slot == &rank->slots[0] && rank->slots[1].kind != SLOT_FREE) {
@@ -64,7 +64,7 @@ static enum lossd_status check_order(struct step_machine *machine, uint32_t r, u
     struct slot *slot = rank_find(rank, step);
 
     if (machine->closed) {
-        *err = *verdict_error(machine->why_closed);
+        error_copy(err, verdict_error(machine->why_closed));
         return err->status;
     }
     if (rank->left)

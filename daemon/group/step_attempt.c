@@ -162,7 +162,7 @@ void step_reduce_failed(struct step_machine *machine, const struct lossd_error *
 
     machine->counters.aborted++;
     if (verdict != NULL)
-        verdict->error = *why;
+        error_copy(&verdict->error, why);
     settle(machine, NULL, verdict, now_ns);
     verdict_unref(verdict);
 }

@@ -183,7 +183,7 @@ void step_close(struct step_machine *machine, const struct lossd_error *why, int
         return;
     machine->why_closed = verdict_new();
     if (machine->why_closed != NULL)
-        machine->why_closed->error = *why;
+        error_copy(&machine->why_closed->error, why);
     for (uint32_t r = 0; r < machine->settings.world_size; r++) {
         struct rank *rank = &machine->ranks[r];
 

@@ -59,7 +59,7 @@ enum lossd_status rpc_finish(struct submission *submission, ProtobufCMessage **r
 
     if (submission->error.status != LOSSD_OK) {
         if (err != &submission->error)
-            *err = submission->error;
+            error_copy(err, &submission->error);
         return submission->error.status;
     }
     status = response_from_result(&submission->result, &submission->arena, &answer, err);

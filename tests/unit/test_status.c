@@ -32,6 +32,31 @@ START_TEST(fields_are_prefixed_from_the_inside_out)
 }
 END_TEST
 
+START_TEST(a_copy_has_all_that_is_in_use_and_leaves_the_rest_alone)
+{
+    struct lossd_error from;
+    struct lossd_error to;
+    size_t cursor = 0;
+    const char *key;
+    const char *value;
+
+    memset(&from, 'f', sizeof from);
+    memset(&to, 't', sizeof to);
+    (void)error_set(&from, LOSSD_STEP_TIMEOUT, "step", "rank %d is missing", 3);
+    error_add_metadata(&from, "missing_ranks", "3");
+    error_copy(&to, &from);
+    ck_assert_int_eq(to.status, LOSSD_STEP_TIMEOUT);
+    ck_assert_str_eq(to.field, "step");
+    ck_assert_str_eq(to.message, "rank 3 is missing");
+    ck_assert(error_next_metadata(&to, &cursor, &key, &value));
+    ck_assert_str_eq(key, "missing_ranks");
+    ck_assert_str_eq(value, "3");
+    ck_assert(!error_next_metadata(&to, &cursor, &key, &value));
+    ck_assert_int_eq(to.metadata[to.metadata_bytes], 't');
+    ck_assert_int_eq(to.message[sizeof to.message - 1], 't');
+}
+END_TEST
+
 START_TEST(metadata_comes_back_in_order_and_never_runs_over)
 {
     struct lossd_error err;
@@ -83,6 +108,7 @@ int main(void)
 
     tcase_add_test(tcase, every_status_has_a_row_that_agrees_with_its_code);
     tcase_add_test(tcase, fields_are_prefixed_from_the_inside_out);
+    tcase_add_test(tcase, a_copy_has_all_that_is_in_use_and_leaves_the_rest_alone);
     tcase_add_test(tcase, metadata_comes_back_in_order_and_never_runs_over);
     tcase_add_test(tcase, a_pair_whose_key_does_not_fit_is_left_out);
     suite_add_tcase(suite, tcase);
