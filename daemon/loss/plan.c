@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MAX_TIMEOUT_MS = 86400000 };
+enum { MAX_TIMEOUT_MS = 86400000, MAX_GAMMA = 1000 };
 
 /* Intervals that parameters lie in; bounds are given as text in the message. */
 static bool in_range(double value, double low, double high)
@@ -28,12 +28,20 @@ static enum lossd_status check_weight(struct lossd_error *err, const char *param
     return parameter_error(err, parameter, value, "a value from 0 to 3.4e38");
 }
 
+/* Not below the least normal binary32 either: times the least sample weight it can still be divided by. */
+static enum lossd_status check_task_space_weight(struct lossd_error *err, const char *parameter, double value)
+{
+    if (value == 0.0 || in_range(value, (double)FLT_MIN, (double)FLT_MAX))
+        return LOSSD_OK;
+    return parameter_error(err, parameter, value, "0, or a value from 1.2e-38 to 3.4e38");
+}
+
 static enum lossd_status check_focal(const struct loss_config *loss, struct lossd_error *err)
 {
     const double alpha = loss->binary_focal.alpha;
 
-    if (!in_range(loss->binary_focal.gamma, 0.0, INFINITY))
-        return parameter_error(err, "gamma", loss->binary_focal.gamma, "a finite value, not negative");
+    if (!in_range(loss->binary_focal.gamma, 0.0, MAX_GAMMA))
+        return parameter_error(err, "gamma", loss->binary_focal.gamma, "a value from 0 to 1000");
     if (!(alpha > 0.0 && alpha < 1.0))
         return parameter_error(err, "alpha", alpha, "a value between 0 and 1");
     return LOSSD_OK;
@@ -73,6 +81,17 @@ static enum lossd_status check_parameters(const struct loss_config *loss, struct
     return LOSSD_OK;
 }
 
+static enum lossd_status check_num_class(const struct loss_kind_info *info, uint32_t num_class, struct lossd_error *err)
+{
+    if (num_class >= info->min_num_class && num_class <= info->max_num_class)
+        return LOSSD_OK;
+    if (info->min_num_class == info->max_num_class)
+        return error_set(err, LOSSD_INVALID_CONFIG, info->name, "is on a task with num_class %u, expected %u",
+                         num_class, info->min_num_class);
+    return error_set(err, LOSSD_INVALID_CONFIG, info->name, "is on a task with num_class %u, expected %u to %u",
+                     num_class, info->min_num_class, info->max_num_class);
+}
+
 static enum lossd_status check_loss(const struct task_config *task, const struct loss_config *loss,
                                     struct lossd_error *err)
 {
@@ -84,9 +103,8 @@ static enum lossd_status check_loss(const struct task_config *task, const struct
     if (check_weight(err, "weight", loss->weight) != LOSSD_OK)
         return err->status;
     info = loss_kind_info(loss->kind);
-    if (task->num_class < info->min_num_class || task->num_class > info->max_num_class)
-        return error_set(err, LOSSD_INVALID_CONFIG, info->name, "is on a task with num_class %u, expected %u to %u",
-                         task->num_class, info->min_num_class, info->max_num_class);
+    if (check_num_class(info, task->num_class, err) != LOSSD_OK)
+        return err->status;
     status = check_parameters(loss, err);
     if (status != LOSSD_OK)
         error_prefix_field(err, "%s", info->name);
@@ -124,8 +142,8 @@ static enum lossd_status check_task_values(const struct task_config *task, struc
         return err->status;
     if (task->has_label_bitmask && task->label_bitmask == 0)
         return error_set(err, LOSSD_INVALID_CONFIG, "label_bitmask", "is 0, expected at least one bit");
-    if (check_weight(err, "in_task_space_weight", task->in_task_space_weight) != LOSSD_OK ||
-        check_weight(err, "out_task_space_weight", task->out_task_space_weight) != LOSSD_OK)
+    if (check_task_space_weight(err, "in_task_space_weight", task->in_task_space_weight) != LOSSD_OK ||
+        check_task_space_weight(err, "out_task_space_weight", task->out_task_space_weight) != LOSSD_OK)
         return err->status;
     if (task->num_losses == 0)
         return error_set(err, LOSSD_INVALID_CONFIG, "losses", "is empty, expected 1 to %d", MAX_LOSSES);

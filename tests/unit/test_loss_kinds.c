@@ -100,8 +100,8 @@ START_TEST(parameters_stay_in_their_ranges)
                  "tasks[0].losses[0].binary_cross_entropy.label_smoothing", (double[]){0.0, 0.99},
                  (double[]){-0.1, 1.0, NAN});
     use(LOSS_BINARY_FOCAL);
-    expect_range(&losses[0].binary_focal.gamma, "tasks[0].losses[0].binary_focal_loss.gamma", (double[]){0.0, 50.0},
-                 (double[]){-0.1, INFINITY, NAN});
+    expect_range(&losses[0].binary_focal.gamma, "tasks[0].losses[0].binary_focal_loss.gamma", (double[]){0.0, 1000.0},
+                 (double[]){-0.1, 1000.1, NAN});
     use(LOSS_BINARY_FOCAL);
     expect_range(&losses[0].binary_focal.alpha, "tasks[0].losses[0].binary_focal_loss.alpha", (double[]){0.01, 0.99},
                  (double[]){0.0, 1.0, NAN});
@@ -130,6 +130,34 @@ START_TEST(weights_are_not_negative_and_no_more_than_a_binary32_holds)
     expect_range(&tasks[0].in_task_space_weight, "tasks[0].in_task_space_weight", good, bad);
     tasks[0].in_task_space_weight = 1.0;
     expect_range(&tasks[0].out_task_space_weight, "tasks[0].out_task_space_weight", good, bad);
+}
+END_TEST
+
+/* Sums of weights are divided by: 1 / 1e-310 is infinite. */
+START_TEST(task_space_weights_other_than_0_are_no_less_than_a_normal_binary32)
+{
+    static const double good[] = {(double)FLT_MIN, 1e-37};
+    static const double bad[] = {1e-38, DBL_MIN, DBL_TRUE_MIN};
+
+    expect_range(&tasks[0].in_task_space_weight, "tasks[0].in_task_space_weight", good, bad);
+    tasks[0].in_task_space_weight = 1.0;
+    expect_range(&tasks[0].out_task_space_weight, "tasks[0].out_task_space_weight", good, bad);
+}
+END_TEST
+
+START_TEST(one_possible_num_class_is_not_called_a_range)
+{
+    tasks[0].num_class = 3;
+    expect(LOSSD_INVALID_CONFIG, "tasks[0].losses[0].binary_cross_entropy");
+    ck_assert_str_eq(err.message, "is on a task with num_class 3, expected 1");
+    use(LOSS_JRC);
+    tasks[0].num_class = 3;
+    expect(LOSSD_INVALID_CONFIG, "tasks[0].losses[0].jrc_loss");
+    ck_assert_str_eq(err.message, "is on a task with num_class 3, expected 2");
+    use(LOSS_SOFTMAX_CROSS_ENTROPY);
+    tasks[0].num_class = 1;
+    expect(LOSSD_INVALID_CONFIG, "tasks[0].losses[0].softmax_cross_entropy");
+    ck_assert_str_eq(err.message, "is on a task with num_class 1, expected 2 to 4096");
 }
 END_TEST
 
@@ -267,7 +295,9 @@ int main(void)
     tcase_add_test(tcase, every_kind_has_a_name_and_a_good_config);
     tcase_add_test(tcase, parameters_stay_in_their_ranges);
     tcase_add_test(tcase, weights_are_not_negative_and_no_more_than_a_binary32_holds);
+    tcase_add_test(tcase, task_space_weights_other_than_0_are_no_less_than_a_normal_binary32);
     tcase_add_test(tcase, num_class_has_to_suit_each_loss);
+    tcase_add_test(tcase, one_possible_num_class_is_not_called_a_range);
     tcase_add_test(tcase, names_timeouts_and_counts_are_checked);
     tcase_add_test(tcase, tasks_are_64_at_most_and_have_different_names);
     tcase_add_test(tcase, sixteen_losses_fit_a_task_but_one_listwise_alone);
