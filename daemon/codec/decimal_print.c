@@ -20,62 +20,68 @@ struct digits {
     uint64_t tail; /* the other eight, the second of all in the lowest byte */
 };
 
-/* Halves of eight digits, then of four, then of two, all at once; divisions are multiplications in each lane. */
+/*
+ * Halves of eight digits, then of four, then of two, all at once. Divisions are multiplications in each lane; the rest
+ * goes to the lane above: lanes - n * high there and high here is one multiplication, too.
+ */
 static inline struct digits split_digits(uint32_t nine)
 {
-    const uint32_t eight = nine % 100000000;
-    uint64_t lanes = eight / 10000 | (uint64_t)(eight % 10000) << 32;
-    uint64_t high = ((lanes * 10486) >> 20) & UINT64_C(0x0000007f0000007f);
+    const uint32_t first = nine / 100000000;
+    const uint32_t five = nine / 10000;
+    uint64_t lanes = (five - first * 10000) | (uint64_t)(nine - five * 10000) << 32;
+    uint64_t high;
 
-    lanes = high | (lanes - 100 * high) << 16;
+    high = ((lanes * 10486) >> 20) & UINT64_C(0x0000007f0000007f);
+    lanes = (lanes << 16) - high * ((UINT64_C(100) << 16) - 1);
     high = ((lanes * 103) >> 10) & UINT64_C(0x000f000f000f000f);
-    lanes = high | (lanes - 10 * high) << 8;
-    return (struct digits){.first = (char)('0' + nine / 100000000), .tail = lanes | UINT64_C(0x3030303030303030)};
+    lanes = (lanes << 8) - high * ((UINT64_C(10) << 8) - 1);
+    return (struct digits){.first = (char)('0' + first), .tail = lanes | UINT64_C(0x3030303030303030)};
 }
 
-static inline uint32_t choose(bool first, uint32_t a, uint32_t b)
+static inline double magnitude_of(uint32_t bits)
 {
-    const uint32_t mask = 0 - (uint32_t)first;
+    float value;
 
-    return (a & mask) | (b & ~mask);
+    memcpy(&value, &bits, sizeof value);
+    return (double)value;
+}
+
+/* floor(log10(value)) of a positive float. */
+static inline int64_t decimal_exponent(double value)
+{
+    enum { BIAS = 1023, FRACTION = 52 };
+    uint64_t bits;
+    int64_t exponent;
+
+    memcpy(&bits, &value, sizeof bits);
+    exponent = (((int64_t)(bits >> FRACTION) - BIAS) * 78913) >> 18; /* of its power of two: right or one too low */
+    return exponent + (value >= power_of_ten(exponent + 1));
 }
 
 /*
  * The nine digits of a positive float, those that are not needed 0, and the exponent of the first. No branch depends
  * on the digits: they are as good as random.
  */
-static inline uint32_t float_digits(double value, int *exponent)
+static inline uint32_t float_digits(uint32_t bits, int64_t *exponent)
 {
-    enum { BIAS = 1023, FRACTION = 52, LOWEST = -126, PRECISION = 24 };
-    uint64_t bits;
-    int binary;
-    double scaled;
-    double half_gap;
-    uint32_t nine;
-    uint32_t eight;
-    uint32_t seven;
+    const double value = magnitude_of(bits);
+    const double gap = value - magnitude_of(bits - 1); /* to the float below; never more than to the one above */
+    const int64_t first = decimal_exponent(value);
+    const double power = power_of_ten(FLOAT_DIGITS - 1 - first);
+    const double scaled = value * power;
+    const double near = gap * (0.4995 * power); /* not quite half of it */
+    uint32_t nine = (uint32_t)(scaled + 0.5);
+    const uint32_t eight = (nine + 5) / 10 * 10;
+    const uint32_t seven = (nine + 50) / 100 * 100;
 
-    memcpy(&bits, &value, sizeof bits);
-    binary = (int)(bits >> FRACTION) - BIAS;
-    *exponent = (binary * 78913) >> 18; /* floor(binary * log10(2)): right or one too low */
-    *exponent += value >= power_of_ten(*exponent + 1);
-    /* Below a power of two the next float is half as far. */
-    binary = (binary < LOWEST ? LOWEST : binary) - PRECISION - ((bits << 12) == 0);
-    bits = (uint64_t)(binary + BIAS) << FRACTION;
-    memcpy(&half_gap, &bits, sizeof half_gap);
-    half_gap *= 0.999 * power_of_ten(FLOAT_DIGITS - 1 - *exponent);
-    scaled = value * power_of_ten(FLOAT_DIGITS - 1 - *exponent);
-
-    nine = (uint32_t)(scaled + 0.5);
-    eight = (nine + 5) / 10 * 10;
-    seven = (nine + 50) / 100 * 100;
-    nine = choose(fabs((double)eight - scaled) < half_gap, eight, nine);
-    return choose(fabs((double)seven - scaled) < half_gap, seven, nine);
+    *exponent = first;
+    nine = fabs((double)eight - scaled) < near ? eight : nine;
+    return fabs((double)seven - scaled) < near ? seven : nine;
 }
 
-static char *print_scientific(char *out, struct digits digits, int count, int exponent)
+static char *print_scientific(char *out, struct digits digits, int64_t count, int64_t exponent)
 {
-    const int magnitude = exponent < 0 ? -exponent : exponent;
+    const int64_t magnitude = exponent < 0 ? -exponent : exponent;
 
     *out++ = digits.first;
     if (count > 1) {
@@ -92,30 +98,26 @@ static char *print_scientific(char *out, struct digits digits, int count, int ex
 
 /*
  * count digits, the first worth 10^exponent; zeros follow them. Eight are written at a time: what goes past the
- * returned end does not matter. Signs of exponents are as good as random, too, so both cases are one: zeros in front
- * that the digits may overwrite, and a point that goes where it does no harm where there is none.
+ * returned end does not matter. Signs of exponents are as good as random, too, so both cases are one: zeros and a point
+ * in front that the digits may overwrite, then the point and, again, those behind it, where they are already if the
+ * number is below one.
  */
-static inline char *print_digits(char *out, struct digits digits, int count, int exponent)
+static inline char *print_digits(char *out, struct digits digits, int64_t count, int64_t exponent)
 {
-    enum { NOWHERE = 18 };
-    const int below_one = -(exponent < 0); /* all bits, or none */
-    const int zeros = (1 - exponent) & below_one;
-    const int whole = exponent & ~below_one;
-    const int has_point = (count > exponent + 1) & ~below_one;
-    const int point = NOWHERE + (-has_point & (whole + 1 - NOWHERE));
-    uint64_t fraction;
+    const int64_t below_one = -(int64_t)(exponent < 0); /* all bits, or none */
+    const int64_t whole = exponent & ~below_one;
+    const int64_t zeros = whole - exponent;
+    const uint64_t fraction = digits.tail >> (8 * whole % 64);
 
     if (exponent < MIN_POSITIONAL || exponent > MAX_POSITIONAL)
         return print_scientific(out, digits, count, exponent);
     memcpy(out, "0.000000", 8);
-    out[zeros] = digits.first;
-    memcpy(out + zeros + 1, &digits.tail, sizeof digits.tail);
-    if (exponent + 1 > FLOAT_DIGITS)
-        memcpy(out + FLOAT_DIGITS, "0000000", 7);
-    fraction = digits.tail >> (8 * whole % 64);
-    out[point] = '.';
-    memcpy(out + point + 1, &fraction, sizeof fraction);
-    return out + (exponent + 1 > count ? exponent + 1 : zeros + count + has_point);
+    memcpy(out + FLOAT_DIGITS, "0000000", 7);
+    out[zeros - below_one] = digits.first;
+    memcpy(out + zeros - below_one + 1, &digits.tail, sizeof digits.tail);
+    out[whole + 1] = '.';
+    memcpy(out + whole + zeros + 2, &fraction, sizeof fraction);
+    return out + (count > exponent + 1 ? zeros + count + 1 : exponent + 1);
 }
 
 static char *print_text(char *out, const char *text)
@@ -126,34 +128,40 @@ static char *print_text(char *out, const char *text)
     return out + length;
 }
 
-static char *print_nonfinite(char *out, double value)
+/* Zero, or what is not finite. */
+static char *print_special(char *out, double value)
 {
+    if (value == 0)
+        return print_text(out, signbit(value) ? "-0.0" : "0");
     if (isnan(value))
         return print_text(out, "\"NaN\"");
     return print_text(out, value < 0 ? "\"-Infinity\"" : "\"Infinity\"");
 }
 
-/* Digits up to the last that is not 0; at least one. */
-static inline int significant(struct digits digits)
+/* Digits up to the last that is not 0; at least one. The highest bit of tail, counted from 1, or 0, tells where. */
+static inline int64_t significant(struct digits digits)
 {
     const uint64_t tail = digits.tail ^ UINT64_C(0x3030303030303030);
+    const uint64_t highest = (uint64_t)__builtin_clzll(2 * tail | 1) ^ 63;
 
-    return tail == 0 ? 1 : FLOAT_DIGITS - __builtin_clzll(tail) / 8;
+    return (int64_t)(1 + (highest + 7) / 8);
 }
 
 static inline char *print_float(char *out, float value)
 {
+    const uint32_t sign = UINT32_C(1) << 31;
+    const uint32_t infinity = UINT32_C(0xff) << 23;
     struct digits digits;
+    uint32_t bits;
     uint32_t nine;
-    int exponent;
+    int64_t exponent;
 
-    if (!isfinite(value))
-        return print_nonfinite(out, (double)value);
-    if (value == 0)
-        return print_text(out, signbit(value) ? "-0.0" : "0");
+    memcpy(&bits, &value, sizeof bits);
+    if ((bits & ~sign) - 1 >= infinity - 1)
+        return print_special(out, (double)value);
     *out = '-';
-    out += signbit(value) != 0;
-    nine = float_digits((double)fabsf(value), &exponent);
+    out += bits >> 31;
+    nine = float_digits(bits & ~sign, &exponent);
     if (nine == 1000000000) {
         nine = 100000000;
         exponent++;
@@ -162,31 +170,31 @@ static inline char *print_float(char *out, float value)
     return print_digits(out, digits, significant(digits), exponent);
 }
 
-char *decimal_print_float(char *out, float value)
-{
-    return print_float(out, value);
-}
-
 char *decimal_print_floats(char *out, const float *values, size_t count, const char *separator)
 {
     const size_t length = strlen(separator);
+    char two[2];
 
+    memcpy(two, separator, sizeof two);
     for (size_t i = 0; i < count; i++) {
         out = print_float(out, values[i]);
-        memcpy(out, separator, 2);
+        memcpy(out, two, sizeof two);
         out += length;
     }
     return count == 0 ? out : out - length;
+}
+
+char *decimal_print_float(char *out, float value)
+{
+    return decimal_print_floats(out, &value, 1, ", ");
 }
 
 char *decimal_print_double(char *out, double value)
 {
     char text[DECIMAL_MAX_TEXT];
 
-    if (!isfinite(value))
-        return print_nonfinite(out, value);
-    if (value == 0)
-        return print_text(out, signbit(value) ? "-0.0" : "0");
+    if (value == 0 || !isfinite(value))
+        return print_special(out, value);
     for (int digits = 15; digits <= 17; digits++) {
         (void)snprintf(text, sizeof text, "%.*g", digits, value);
         if (strtod(text, NULL) == value)

@@ -2,6 +2,8 @@
 #ifndef CODEC_POWERS_H
 #define CODEC_POWERS_H
 
+#include <stdint.h>
+
 enum { MAX_POWER = 64 };
 
 /* 10^i at i + MAX_POWER */
@@ -17,7 +19,7 @@ static const double powers_of_ten[2 * MAX_POWER + 1] = {
     1e56,  1e57,  1e58,  1e59,  1e60,  1e61,  1e62,  1e63,  1e64,
 };
 
-static inline double power_of_ten(int exponent)
+static inline double power_of_ten(int64_t exponent)
 {
     return powers_of_ten[exponent + MAX_POWER];
 }
