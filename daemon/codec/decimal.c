@@ -39,7 +39,7 @@ static inline uint32_t eight_digits_value(uint64_t digits)
  * Push the digits at text, eight at most, to the right of *value without a branch on how many there are: those behind
  * them are shifted out. Returns their number.
  */
-static inline size_t push_up_to_eight(const uint8_t *text, bool wanted, uint64_t *value)
+static inline size_t push_up_to_eight(const uint8_t *text, uint64_t *value)
 {
     static const uint32_t power[9] = {1, 10, 100, 1000, 10000, 100000, 1000000, 10000000, 100000000};
     uint64_t chunk;
@@ -51,8 +51,7 @@ static inline size_t push_up_to_eight(const uint8_t *text, bool wanted, uint64_t
     /* The high bit of each byte past 9, right up to and including the first. */
     others = ((chunk + UINT64_C(0x7676767676767676)) | chunk) & UINT64_C(0x8080808080808080);
     count = others == 0 ? 8 : (size_t)__builtin_ctzll(others) / 8;
-    count = wanted ? count : 0;
-    chunk = count == 0 ? 0 : chunk << (64 - 8 * count);
+    chunk = chunk << (32 - 4 * count) << (32 - 4 * count); /* in two halves, as 64 at once is not defined */
     *value = *value * power[count] + eight_digits_value(chunk);
     return count;
 }
@@ -60,12 +59,11 @@ static inline size_t push_up_to_eight(const uint8_t *text, bool wanted, uint64_t
 /* All digits at p, to the right of *value, which wraps where they are too many. */
 static inline const uint8_t *push_digits(const uint8_t *p, const uint8_t *end, uint64_t *value)
 {
-    while (end - p >= 16) {
-        const size_t first = push_up_to_eight(p, true, value);
-        const size_t second = push_up_to_eight(p + 8, first == 8, value);
+    while (end - p >= 8) {
+        const size_t count = push_up_to_eight(p, value);
 
-        p += first + second;
-        if (second < 8)
+        p += count;
+        if (count < 8)
             return p;
     }
     while (p < end && is_digit(*p))
@@ -101,8 +99,7 @@ static void keep_leading_digits(struct decimal *decimal)
 
         if (decimal->text[i] == '.')
             continue;
-        full = full || __builtin_mul_overflow(decimal->digits, 10, &(uint64_t){0}) ||
-               decimal->digits * 10 > UINT64_MAX - digit;
+        full = full || decimal->digits > (UINT64_MAX - digit) / 10;
         if (!full) {
             decimal->digits = decimal->digits * 10 + digit;
             continue;
@@ -112,17 +109,18 @@ static void keep_leading_digits(struct decimal *decimal)
     }
 }
 
-static inline const uint8_t *parse(const uint8_t *text, const uint8_t *end, struct decimal *decimal)
+const uint8_t *decimal_parse(const uint8_t *text, const uint8_t *end, struct decimal *decimal)
 {
     const bool negative = text < end && *text == '-';
     const uint8_t *const whole = text + negative;
     const uint8_t *p = whole;
     uint64_t digits = 0;
     int64_t exponent = 0;
+    size_t num_digits;
 
     while (p < end && is_digit(*p))
         digits = digits * 10 + (uint64_t)(*p++ - '0');
-    if (p == whole || (*whole == '0' && p - whole > 1))
+    if (p == whole || (p - whole > 1 && *whole == '0'))
         return NULL;
     if (p < end && *p == '.') {
         const uint8_t *const fraction = p + 1;
@@ -132,27 +130,24 @@ static inline const uint8_t *parse(const uint8_t *text, const uint8_t *end, stru
             return NULL;
         exponent = fraction - p;
     }
-    decimal->num_digits = (size_t)(p - whole);
+    num_digits = (size_t)(p - whole);
     if (p < end && (*p == 'e' || *p == 'E')) {
         p = parse_exponent(p + 1, end, &exponent);
         if (p == NULL)
             return NULL;
     }
-    decimal->text = text;
-    decimal->length = (size_t)(p - text);
-    decimal->digits = digits;
-    decimal->exponent = exponent;
-    decimal->scale = exponent;
-    decimal->negative = negative;
-    decimal->rounded = false;
-    if (decimal->num_digits > ALWAYS_FIT)
+    *decimal = (struct decimal){
+        .text = text,
+        .length = (size_t)(p - text),
+        .num_digits = num_digits,
+        .digits = digits,
+        .exponent = exponent,
+        .scale = exponent,
+        .negative = negative,
+    };
+    if (num_digits > ALWAYS_FIT)
         keep_leading_digits(decimal);
     return p;
-}
-
-const uint8_t *decimal_parse(const uint8_t *text, const uint8_t *end, struct decimal *decimal)
-{
-    return parse(text, end, decimal);
 }
 
 /*
@@ -183,6 +178,8 @@ static void canonical_text(const struct decimal *decimal, char text[SLOW_DIGITS 
         text[length++] = '1';
         dropped--;
     }
+    if (length == decimal->negative)
+        text[length++] = '0';
     (void)snprintf(text + length, 32, "e%lld", (long long)(decimal->scale + (int64_t)dropped));
 }
 
@@ -195,40 +192,47 @@ static bool float_by_strtof(const struct decimal *decimal, float *value)
     return !isinf(*value);
 }
 
-static inline bool to_float(const struct decimal *decimal, float *value)
+bool decimal_to_float(const struct decimal *decimal, float *value)
 {
     enum { DROPPED_BITS = 29, SAFE_DISTANCE = 8 };
     const uint64_t half = UINT64_C(1) << (DROPPED_BITS - 1);
-    const int64_t exponent = decimal->exponent;
+    const uint64_t dropped = (UINT64_C(1) << DROPPED_BITS) - 1;
     double close;
+    float magnitude;
     uint64_t bits;
+    uint32_t narrow;
 
-    if (decimal->digits == 0) {
-        *value = decimal->negative ? -0.0f : 0.0f;
-        return true;
-    }
-    if (exponent < -MAX_POWER || exponent > MAX_POWER)
+    if (decimal->exponent < -MAX_POWER || decimal->exponent > MAX_POWER)
         return float_by_strtof(decimal, value);
-    close = (double)decimal->digits * power_of_ten((int)exponent);
+    close = (double)decimal->digits * power_of_ten(decimal->exponent);
     memcpy(&bits, &close, sizeof bits);
-    bits &= (UINT64_C(1) << DROPPED_BITS) - 1;
-    if (close < (double)FLT_MIN || close >= (double)FLT_MAX || bits - (half - SAFE_DISTANCE) <= 2 * SAFE_DISTANCE)
+    /* One branch, not two: whether a number is 0 can be as good as random. */
+    if (((close < (double)FLT_MIN) & (close > 0)) || close >= (double)FLT_MAX ||
+        (bits & dropped) - (half - SAFE_DISTANCE) <= 2 * SAFE_DISTANCE)
         return float_by_strtof(decimal, value);
-    *value = copysignf((float)close, decimal->negative ? -1.0f : 1.0f);
+    magnitude = (float)close;
+    memcpy(&narrow, &magnitude, sizeof narrow);
+    narrow |= (uint32_t)decimal->negative << 31;
+    memcpy(value, &narrow, sizeof *value);
     return true;
 }
 
-bool decimal_to_float(const struct decimal *decimal, float *value)
+size_t decimal_read_floats(const uint8_t **text, const uint8_t *end, float *values, size_t room)
 {
-    return to_float(decimal, value);
-}
+    const uint8_t *p = *text;
+    size_t count = 0;
 
-const uint8_t *decimal_read_float(const uint8_t *text, const uint8_t *end, float *value)
-{
-    struct decimal decimal;
-    const uint8_t *const behind = parse(text, end, &decimal);
+    while (count < room) {
+        struct decimal decimal;
+        const uint8_t *const behind = decimal_parse(p, end, &decimal);
 
-    return behind != NULL && to_float(&decimal, value) ? behind : NULL;
+        if (behind == NULL || end - behind < 2 || *behind != ',' || !decimal_to_float(&decimal, &values[count]))
+            break;
+        p = behind[1] == ' ' ? behind + 2 : behind + 1;
+        count++;
+    }
+    *text = p;
+    return count;
 }
 
 bool decimal_to_double(const struct decimal *decimal, double *value)
@@ -238,7 +242,7 @@ bool decimal_to_double(const struct decimal *decimal, double *value)
 
     if (decimal->digits <= UINT64_C(1) << 53 && exponent >= -MAX_EXACT_POWER && exponent <= MAX_EXACT_POWER) {
         const double digits = (double)decimal->digits;
-        const double power = power_of_ten((int)(exponent < 0 ? -exponent : exponent));
+        const double power = power_of_ten(exponent < 0 ? -exponent : exponent);
 
         *value = copysign(exponent < 0 ? digits / power : digits * power, decimal->negative ? -1.0 : 1.0);
         return true;

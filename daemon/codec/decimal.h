@@ -31,8 +31,11 @@ const uint8_t *decimal_parse(const uint8_t *text, const uint8_t *end, struct dec
 bool decimal_to_float(const struct decimal *decimal, float *value);
 bool decimal_to_double(const struct decimal *decimal, double *value);
 
-/* decimal_parse and decimal_to_float in one, for arrays; NULL where either fails. */
-const uint8_t *decimal_read_float(const uint8_t *text, const uint8_t *end, float *value);
+/*
+ * The binary32 numbers at *text, room at most, as long as each is followed by a comma, or a comma and a space, and
+ * something more. Moves *text behind them and returns their number; what comes next may be a number, too.
+ */
+size_t decimal_read_floats(const uint8_t **text, const uint8_t *end, float *values, size_t room);
 
 /* The whole number, however it was written (1e3, 1.0). False where it has a fraction or is out of range. */
 bool decimal_to_int64(const struct decimal *decimal, int64_t min, int64_t max, int64_t *value);

@@ -151,24 +151,6 @@ enum lossd_status json_read_number(struct json_cursor *c, ProtobufCType type, vo
     return LOSSD_OK;
 }
 
-/* The run of bare floats at c->p, as long as commas follow; all that is uncommon is left to read_element. */
-static size_t read_bare_floats(struct json_cursor *c, float *values, size_t room)
-{
-    const uint8_t *at = c->p;
-    size_t count = 0;
-
-    while (count < room) {
-        const uint8_t *const behind = decimal_read_float(at, c->end, &values[count]);
-
-        if (behind == NULL || c->end - behind < 2 || *behind != ',')
-            break;
-        at = behind[1] == ' ' ? behind + 2 : behind + 1;
-        count++;
-    }
-    c->p = at;
-    return count;
-}
-
 static enum lossd_status read_element(struct json_cursor *c, ProtobufCType type, void *value, bool *more)
 {
     enum lossd_status status;
@@ -194,8 +176,8 @@ enum lossd_status json_read_numbers(struct json_cursor *c, ProtobufCType type, v
     size_t i = 0;
 
     while (more && status == LOSSD_OK) {
-        if (type == PROTOBUF_C_TYPE_FLOAT)
-            i += read_bare_floats(c, (float *)values + i, capacity - i);
+        if (type == PROTOBUF_C_TYPE_FLOAT) /* all that is uncommon is left to read_element */
+            i += decimal_read_floats(&c->p, c->end, (float *)values + i, capacity - i);
         if (i == capacity)
             return fail(c, c->p, "a bracket or comma in a string", type);
         status = read_element(c, type, (char *)values + i * size, &more);

@@ -38,6 +38,23 @@ START_TEST(the_middle_of_two_floats_is_decided_by_the_last_digit)
 }
 END_TEST
 
+START_TEST(a_zero_keeps_its_sign_whatever_its_exponent)
+{
+    static const char *const texts[] = {"-0", "-0.0", "-0e99", "-0.000e-99", "-0e1000000000000"};
+
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        const uint8_t *const text = (const uint8_t *)texts[i];
+        struct decimal decimal;
+        float single = NAN;
+        double wide = NAN;
+
+        ck_assert_ptr_nonnull(decimal_parse(text, text + strlen(texts[i]), &decimal));
+        ck_assert_msg(decimal_to_float(&decimal, &single) && single == 0 && signbit(single), "%s", texts[i]);
+        ck_assert_msg(decimal_to_double(&decimal, &wide) && wide == 0 && signbit(wide), "%s", texts[i]);
+    }
+}
+END_TEST
+
 START_TEST(every_random_float_is_read_from_its_text_to_the_same_bits)
 {
     uint64_t state = 88172645463325252;
@@ -158,6 +175,25 @@ START_TEST(floats_are_written_with_few_digits)
 }
 END_TEST
 
+START_TEST(an_array_is_read_as_long_as_commas_follow)
+{
+    static const char text[] = "1,-2.5, 3e1,\n4, 5";
+    const uint8_t *p = (const uint8_t *)text;
+    const uint8_t *const end = p + strlen(text);
+    float values[5] = {0};
+
+    ck_assert_uint_eq(decimal_read_floats(&p, end, values, 2), 2);
+    ck_assert_str_eq((const char *)p, "3e1,\n4, 5");
+    ck_assert_uint_eq(decimal_read_floats(&p, end, values + 2, 3), 1);
+    ck_assert_str_eq((const char *)p, "\n4, 5");
+    p++;
+    ck_assert_uint_eq(decimal_read_floats(&p, end, values + 3, 2), 1);
+    ck_assert_str_eq((const char *)p, "5");
+    ck_assert_uint_eq(decimal_read_floats(&p, end, values + 4, 1), 0);
+    ck_assert(values[0] == 1 && values[1] == -2.5f && values[2] == 30 && values[3] == 4);
+}
+END_TEST
+
 START_TEST(random_doubles_and_integers_survive_being_written)
 {
     uint64_t state = 99;
@@ -185,11 +221,13 @@ int main(void)
 
     tcase_set_timeout(tcase, 120);
     tcase_add_test(tcase, the_middle_of_two_floats_is_decided_by_the_last_digit);
+    tcase_add_test(tcase, a_zero_keeps_its_sign_whatever_its_exponent);
     tcase_add_test(tcase, every_random_float_is_read_from_its_text_to_the_same_bits);
     tcase_add_test(tcase, random_numbers_are_rounded_as_the_c_library_does);
     tcase_add_loop_test(tcase, random_floats_survive_being_written, 0, 3);
     tcase_add_test(tcase, floats_at_the_edges_survive_being_written);
     tcase_add_test(tcase, floats_are_written_with_few_digits);
+    tcase_add_test(tcase, an_array_is_read_as_long_as_commas_follow);
     tcase_add_test(tcase, random_doubles_and_integers_survive_being_written);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
