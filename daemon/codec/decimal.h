@@ -41,8 +41,8 @@ size_t decimal_read_floats(const uint8_t **text, const uint8_t *end, float *valu
 bool decimal_to_int64(const struct decimal *decimal, int64_t min, int64_t max, int64_t *value);
 bool decimal_to_uint64(const struct decimal *decimal, uint64_t max, uint64_t *value);
 
-/* Room that any of these needs; they write no NUL and return the end. */
-enum { DECIMAL_MAX_TEXT = 32 };
+/* Room that any of these needs, and the longest of a float; they write no NUL and return the end. */
+enum { DECIMAL_MAX_TEXT = 32, DECIMAL_FLOAT_TEXT = 17 };
 
 /*
  * At most 9 significant digits, as few as cheaply seen to give the same bits; "NaN", "Infinity" and "-Infinity" in
@@ -51,9 +51,10 @@ enum { DECIMAL_MAX_TEXT = 32 };
 char *decimal_print_float(char *out, float value);
 
 /*
- * An array of them with a separator of 1 or 2 characters between. out has room for count * (DECIMAL_MAX_TEXT + 2); what
- * is behind the returned end may be written too.
+ * An array of them with a separator of 1 or 2 characters between. out has room for DECIMAL_FLOATS_BOUND(count); what is
+ * behind the returned end may be written too.
  */
+#define DECIMAL_FLOATS_BOUND(count) ((count) * (DECIMAL_FLOAT_TEXT + 2) + DECIMAL_MAX_TEXT)
 char *decimal_print_floats(char *out, const float *values, size_t count, const char *separator);
 
 /* One binary64, with at most 17 digits. */

@@ -242,23 +242,29 @@ static char *fill_hole(char *out, const struct hole *hole, bool pretty)
     return out;
 }
 
-/* Bytes that all holes may take. */
+/* Bytes that all holes may take, with brackets, and quotes and separators of two characters. */
 static size_t holes_bound(const struct printer *p)
 {
     size_t bound = 0;
 
-    for (const struct hole *hole = p->first; hole != NULL; hole = hole->next)
-        bound += 2 + hole->count * (DECIMAL_MAX_TEXT + 2);
+    for (const struct hole *hole = p->first; hole != NULL; hole = hole->next) {
+        const bool is_float = hole->field->type == PROTOBUF_C_TYPE_FLOAT;
+
+        bound += 2 + (is_float ? DECIMAL_FLOATS_BOUND(hole->count) : hole->count * (DECIMAL_MAX_TEXT + 2));
+    }
     return bound;
 }
 
+/*
+ * The block keeps its size: what is behind the text has not been touched, and malloc can use a block again for the next
+ * answer of that size instead of asking the kernel for fresh pages.
+ */
 static enum lossd_status fill_holes(const struct printer *p, const char *text, size_t length, bool pretty,
                                     struct encoded *encoded, struct lossd_error *err)
 {
     char *const bytes = malloc(length + holes_bound(p) + 1);
     char *out = bytes;
     size_t at = 0;
-    char *fitting;
 
     if (bytes == NULL)
         return error_set(err, LOSSD_INTERNAL, "", "no memory for an answer");
@@ -270,9 +276,7 @@ static enum lossd_status fill_holes(const struct printer *p, const char *text, s
     memcpy(out, text + at, length - at);
     out += length - at;
     *out = '\0';
-    encoded->size = (size_t)(out - bytes);
-    fitting = realloc(bytes, encoded->size + 1);
-    encoded->bytes = (uint8_t *)(fitting != NULL ? fitting : bytes);
+    *encoded = (struct encoded){.bytes = (uint8_t *)bytes, .size = (size_t)(out - bytes)};
     return LOSSD_OK;
 }
 

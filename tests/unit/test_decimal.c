@@ -175,6 +175,19 @@ START_TEST(floats_are_written_with_few_digits)
 }
 END_TEST
 
+/* 17 characters each, the most there are, in a block of just the size that is asked for. */
+START_TEST(an_array_of_the_longest_floats_fits_its_bound)
+{
+    static const float values[] = {-1234568000000000.0f, -1234568000000000.0f, -1234568000000000.0f};
+    char *const text = malloc(DECIMAL_FLOATS_BOUND(3));
+
+    ck_assert_ptr_nonnull(text);
+    *decimal_print_floats(text, values, 3, ", ") = '\0';
+    ck_assert_str_eq(text, "-1234568000000000, -1234568000000000, -1234568000000000");
+    free(text);
+}
+END_TEST
+
 START_TEST(an_array_is_read_as_long_as_commas_follow)
 {
     static const char text[] = "1,-2.5, 3e1,\n4, 5";
@@ -227,6 +240,7 @@ int main(void)
     tcase_add_loop_test(tcase, random_floats_survive_being_written, 0, 3);
     tcase_add_test(tcase, floats_at_the_edges_survive_being_written);
     tcase_add_test(tcase, floats_are_written_with_few_digits);
+    tcase_add_test(tcase, an_array_of_the_longest_floats_fits_its_bound);
     tcase_add_test(tcase, an_array_is_read_as_long_as_commas_follow);
     tcase_add_test(tcase, random_doubles_and_integers_survive_being_written);
     suite_add_tcase(suite, tcase);
