@@ -45,6 +45,16 @@ static bool has_scheme(const char *address)
     return strncasecmp(address, "http://", 7) == 0 || strncasecmp(address, "https://", 8) == 0;
 }
 
+/* http:// and https:// with a host, and a port that is one where it is given. */
+static bool is_url(const char *address)
+{
+    CURLU *url = has_scheme(address) ? curl_url() : NULL;
+    const bool is_good = url != NULL && curl_url_set(url, CURLUPART_URL, address, 0) == CURLUE_OK;
+
+    curl_url_cleanup(url);
+    return is_good;
+}
+
 /* host:port, host without anything that belongs into a path. */
 static bool is_host_port(const char *text)
 {
@@ -124,7 +134,7 @@ enum http_result http_client_open(const char *address, struct http_client **clie
     const char *path = unix_path(address);
     struct http_client *made;
 
-    if (path != NULL ? path[0] != '/' : !has_scheme(address) && !is_host_port(address))
+    if (path != NULL ? path[0] != '/' : !is_url(address) && !is_host_port(address))
         return fail(err, HTTP_BAD_ADDRESS, "expected host:port, http://host:port, https://host:port or unix:/path");
     made = calloc(1, sizeof *made);
     if (made == NULL)

@@ -213,8 +213,25 @@ END_TEST
 START_TEST(addresses_that_are_none_are_refused_with_the_forms_that_are)
 {
     static const char *const bad[] = {
-        "",      "localhost",     "localhost:", "localhost:x", "localhost:0",  "localhost:65536", ":7430",
-        "unix:", "unix:relative", "unix://",    "1:2:3",       "host:80/path", "ftp://host:1",    "user@host:1",
+        "",
+        "localhost",
+        "localhost:",
+        "localhost:x",
+        "localhost:0",
+        "localhost:65536",
+        ":7430",
+        "unix:",
+        "unix:relative",
+        "unix://",
+        "1:2:3",
+        "host:80/path",
+        "ftp://host:1",
+        "user@host:1",
+        "http://",
+        "https:///",
+        "http://:7430",
+        "http://host:65536",
+        "http://ho st",
     };
     struct http_client *client = NULL;
     struct http_error err;
