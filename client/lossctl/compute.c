@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lossctl/awaited.h"
 #include "lossctl/check.h"
 #include "lossctl/command.h"
 #include "lossctl/ranks.h"
@@ -107,14 +108,15 @@ static int exit_code_of(const struct rank_runs *ranks)
 
 static int run_step(const struct options *options, struct rank_runs *ranks)
 {
-    int exit_code = EXIT_DONE;
+    int exit_code = rank_runs_check(ranks);
 
-    if (options->check)
+    if (exit_code == EXIT_DONE && options->check)
         exit_code = check_possible(ranks);
     if (exit_code == EXIT_DONE && options->join != NULL)
         exit_code = rank_runs_join(options, options->join, ranks);
     if (exit_code != EXIT_DONE)
         return exit_code;
+    awaited_print(ranks);
     rank_runs_send(ranks);
     for (size_t i = 0; i < ranks->count; i++)
         print_rank(options, &ranks->runs[i]);

@@ -1,5 +1,6 @@
 #include "lossctl/ranks.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -33,6 +34,24 @@ int rank_runs_load(const struct options *options, char **files, size_t count, st
     for (size_t i = 0; i < count && exit_code == EXIT_DONE; i++)
         exit_code = load(options, files[i], &ranks->runs[i]);
     return exit_code;
+}
+
+int rank_runs_check(const struct rank_runs *ranks)
+{
+    for (size_t i = 0; i < ranks->count; i++) {
+        const struct rank_run *run = &ranks->runs[i];
+
+        if (run->request->group == NULL)
+            return complain(EXIT_INPUT, "%s has no group", run->file);
+        for (size_t before = 0; before < i; before++) {
+            const struct rank_run *other = &ranks->runs[before];
+
+            if (run->request->rank == other->request->rank && strcmp(run->request->group, other->request->group) == 0)
+                return complain(EXIT_INPUT, "%s and %s are both rank %" PRIu32 " of %s: each file is a rank of its own",
+                                other->file, run->file, run->request->rank, run->request->group);
+        }
+    }
+    return EXIT_DONE;
 }
 
 void rank_runs_finish(struct rank_runs *ranks)
@@ -94,8 +113,11 @@ int rank_runs_join(const struct options *options, const char *config_file, struc
     uint8_t *bytes = NULL;
     int exit_code = EXIT_INPUT;
 
-    if (ranks->runs[0].request->group == NULL)
-        return complain(EXIT_INPUT, "%s has no group to join", ranks->runs[0].file);
+    for (size_t i = 1; i < ranks->count; i++)
+        if (strcmp(ranks->runs[i].request->group, ranks->runs[0].request->group) != 0)
+            return complain(EXIT_INPUT, "%s has the group %s, but --join joins one group, that of %s: %s",
+                            ranks->runs[i].file, ranks->runs[i].request->group, ranks->runs[0].file,
+                            ranks->runs[0].request->group);
     arena_init(&arena, ARENA_BYTES, NULL);
     if (input_message(config_file, &lossd__v1__group_config__descriptor, &arena, &bytes, &config))
         exit_code = join_all(options, (Lossd__V1__GroupConfig *)config, ranks);

@@ -34,12 +34,19 @@ struct rank_runs {
  */
 int rank_runs_load(const struct options *options, char **files, size_t count, struct rank_runs *ranks);
 
+/*
+ * What would make the ranks wait for each other in vain: a file without a group, two that are the same rank of one. An
+ * exit code, with a complaint.
+ */
+int rank_runs_check(const struct rank_runs *ranks);
+
 /* Takes a zeroed one too. */
 void rank_runs_finish(struct rank_runs *ranks);
 
 /*
  * Join every rank to the group of the first file, with as many ranks as there are files, and set the generation of
- * their requests. config_file holds a GroupConfig. An exit code, with a complaint.
+ * their requests. config_file holds a GroupConfig. The ranks have been checked; all have to be of one group. An exit
+ * code, with a complaint.
  */
 int rank_runs_join(const struct options *options, const char *config_file, struct rank_runs *ranks);
 

@@ -155,7 +155,7 @@ def test_the_address_comes_from_the_environment_where_no_option_says_it(daemon):
 @pytest.mark.parametrize("arguments", [
     [], ["nothing"], ["--nonsense", "health"], ["health", "more"], ["status", "a", "b"], ["call"], ["compute"],
     ["call", "NoService/NoMethod"], ["--timeout", "0", "health"], ["--timeout", "soon", "health"],
-    ["--addr", "nowhere", "health"], ["--addr", "nowhere", "status"], ["health", "--check"], ["compute", "-d", "{}", "x"],
+    ["--addr", "nowhere", "health"], ["--addr", "nowhere", "status"], ["--addr", "http://", "status"], ["health", "--check"], ["compute", "-d", "{}", "x"],
     ["schema", "--join", "x"],
 ])
 def test_a_wrong_command_line_exits_with_1_and_one_or_two_lines(arguments):
@@ -287,6 +287,40 @@ def test_compute_says_what_is_wrong_with_a_file(lossctl, tmp_path):
     assert done.returncode == INPUT
     assert "lenghts" in done.stderr and "ComputeLossRequest" in done.stderr
     assert lossctl("compute", str(tmp_path / "absent.json")).returncode == INPUT
+
+
+def test_compute_refuses_files_that_would_wait_for_each_other_in_vain(lossctl, daemon, tmp_path):
+    name = fresh()
+    Ranks(daemon.client, name, 2)
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps(BCE))
+    files = [write_rank(tmp_path, name, 0, batch(2)), str(tmp_path / "again.json")]
+    (tmp_path / "again.json").write_text((tmp_path / "rank0.json").read_text())
+    stranger = write_rank(tmp_path, fresh(), 1, batch(2))
+    before = daemon.client.group(name).generation
+    for arguments, words in [
+        (files, ["rank0.json", "again.json", "both rank 0"]),
+        (["--join", str(config), *files], ["rank0.json", "again.json", "both rank 0"]),
+        (["--join", str(config), files[0], stranger], ["rank1.json", "one group"]),
+    ]:
+        done = lossctl("compute", *arguments)
+        assert (done.returncode, done.stdout) == (INPUT, "")
+        assert all(word in done.stderr for word in words), done.stderr
+    assert daemon.client.group(name).generation == before, "nobody joined anew"
+
+
+def test_compute_says_whom_it_waits_for_before_it_does(lossctl, daemon, tmp_path):
+    name = fresh()
+    ranks = Ranks(daemon.client, name, 6)
+    waiting = background(lambda: ranks.compute(4, 0))
+    ranks.wait_for(4, "WAITING")
+    files = [write_rank(tmp_path, name, rank, batch(2)) for rank in (1, 0)]
+    done = lossctl("--timeout", "0.2", "compute", *files)
+    assert done.returncode == DEADLINE
+    assert done.stderr.startswith(f"lossctl: {name} has 6 ranks; step 0 waits for other ranks too: 2-3,5\n")
+    together(*(lambda r=r: ranks.compute(r, 0) for r in (0, 1, 2, 3, 5)))
+    assert waiting.result(10).step == 0
+    assert lossctl("compute", *files).stderr == "", "the step is done: nobody is waited for"
 
 
 def test_a_timeout_is_told_to_the_daemon_which_names_the_missing(lossctl, daemon, tmp_path):
