@@ -154,8 +154,7 @@ enum lossd_status loss_result_alloc(const struct loss_plan *plan, const struct b
  * Formulas: elem.h and the cpu_*.c files. Same input, same bits, whatever the thread or the number of tasks; nothing is
  * allocated, about 120 KiB of stack are used. Every gradient is rounded to binary32 once, all losses of the task
  * together: beyond its range it is infinite, which scaled losses are watched for; -0 is never written. Finite logits
- * make no NaN, whatever the config and the weights. No error:
- * whatever can fail has failed before.
+ * make no NaN, whatever the config and the weights. No error: whatever can fail has failed before.
  *
  * ON_NONFINITE_ZERO: a unit is a row for binary cross entropy, focal, L2 and softmax, a list for JRC and list-wise. A
  * unit with a NaN or infinite logit adds nothing to sum, gradients and log_scale_gradient and still counts in the

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Fuzz every target, or those named, for SECONDS_EACH seconds (default 60) in BUILD (default build-fuzz), under the address and
-# undefined-behaviour sanitizers. Stops at the first finding and leaves its input in the current folder.
+# Fuzz every target, or those named, for SECONDS_EACH seconds (default 60) in BUILD (default build-fuzz), under the address
+# and undefined-behaviour sanitizers. Stops at the first finding and leaves its input in the current folder.
 set -eu
 
 source=$(cd "$(dirname "$0")/../.." && pwd)
