@@ -223,17 +223,20 @@ static enum lossd_status read_error(const char *path, struct lossd_error *err)
     return error_set(err, LOSSD_INTERNAL, "", "%s: %s", path, strerror(errno));
 }
 
-/* text: from malloc. Also takes what has no length, as a pipe. */
+/* text: from malloc. A FIFO would be waited for, and a device might never end. */
 static enum lossd_status read_file(const char *path, char **text, size_t *size, struct lossd_error *err)
 {
-    CLEANUP_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC);
+    CLEANUP_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     CLEANUP_FREE char *bytes = NULL;
     size_t capacity = 0;
     size_t length = 0;
+    struct stat file;
     ssize_t got;
 
-    if (fd < 0)
+    if (fd < 0 || fstat(fd, &file) != 0)
         return read_error(path, err);
+    if (!S_ISREG(file.st_mode))
+        return error_set(err, LOSSD_INTERNAL, "", "%s is not a regular file", path);
     do {
         if (length == capacity) {
             char *more = realloc(bytes, capacity = capacity == 0 ? 65536 : 2 * capacity);
@@ -269,10 +272,27 @@ enum lossd_status config_load(const char *path, struct config *config, struct lo
     return config_parse(text, size, config, err);
 }
 
+/* Port 0 is another one each time. */
+static bool is_there_before(const struct config *config, size_t index)
+{
+    const char *address = config->listen[index];
+    const size_t length = strlen(address);
+
+    if (length >= 2 && strcmp(address + length - 2, ":0") == 0)
+        return false;
+    for (size_t i = 0; i < index; i++)
+        if (strcmp(config->listen[i], address) == 0)
+            return true;
+    return false;
+}
+
 enum lossd_status config_check_listen(const struct config *config, struct lossd_error *err)
 {
     for (size_t i = 0; i < config->num_listen; i++) {
-        const enum lossd_status status = listener_check_exposure(config->listen[i], config->insecure, err);
+        enum lossd_status status = listener_check_place(config->listen[i], config->insecure, err);
+
+        if (status == LOSSD_OK && is_there_before(config, i))
+            status = error_set(err, LOSSD_INVALID_ARGUMENT, "listen", "`%s` is there twice", config->listen[i]);
 
         if (status != LOSSD_OK) {
             err->field[0] = '\0';

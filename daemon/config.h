@@ -45,7 +45,7 @@ struct config {
  * Every failure has the path of its key as field: LOSSD_MALFORMED_REQUEST (not JSON, or no such key),
  * LOSSD_INVALID_ARGUMENT (out of range), LOSSD_INVALID_CONFIG (a group's config), LOSSD_LIMIT_EXCEEDED (larger than
  * CONFIG_MAX_FILE_BYTES, more groups, tasks, … than its own limits allow), LOSSD_INTERNAL (can't be read: the system's
- * reason). *config needs config_finish after success only.
+ * reason; or no regular file). *config needs config_finish after success only.
  */
 CHECK_RESULT
 enum lossd_status config_load(const char *path, struct config *config, struct lossd_error *err);
@@ -56,7 +56,8 @@ enum lossd_status config_parse(const char *text, size_t size, struct config *con
 
 /*
  * Whether the addresses may be served: LOSSD_INVALID_ARGUMENT, field "listen[i]", for one that is not loopback, without
- * insecure. After the command line has been applied. Host names are looked at when they are bound.
+ * insecure, or is there before; LOSSD_INTERNAL for a Unix socket in a folder that is not there. After the command line
+ * has been applied. Host names are looked at when they are bound.
  */
 CHECK_RESULT
 enum lossd_status config_check_listen(const struct config *config, struct lossd_error *err);

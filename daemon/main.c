@@ -127,21 +127,26 @@ static void apply_arguments(const struct arguments *arguments, struct config *co
 }
 
 /* One line, and the exit status: the system may think otherwise next time, a configuration does not mend itself. */
-static int report(const char *path, const struct lossd_error *err)
+static int report(const struct arguments *arguments, const struct lossd_error *err)
 {
-    log_line(LOG_LEVEL_ERROR, "event=start_failed file=%s %s%s%s", path == NULL ? "-" : path, err->field,
-             err->field[0] == '\0' ? "" : ": ", err->message);
-    return err->status == LOSSD_INTERNAL ? EX_OSERR : EX_CONFIG;
+    const bool is_given = arguments->num_listen > 0 && strncmp(err->field, "listen", 6) == 0;
+    const char *path = arguments->config_path;
+
+    log_line(LOG_LEVEL_ERROR, "event=start_failed file=%s %s%s%s", is_given || path == NULL ? "-" : path,
+             is_given ? "--listen" : err->field, err->field[0] == '\0' ? "" : ": ", err->message);
+    if (err->status == LOSSD_INTERNAL)
+        return EX_OSERR;
+    return is_given ? EX_USAGE : EX_CONFIG;
 }
 
-static int serve(struct config *config, const char *path)
+static int serve(const struct arguments *arguments, struct config *config)
 {
     struct server *server;
     struct lossd_error err;
 
     error_init(&err);
     if (server_start(config, &server, &err) != LOSSD_OK)
-        return report(path, &err);
+        return report(arguments, &err);
     if (!server_run(server)) {
         log_line(LOG_LEVEL_WARNING, "event=stopped some calls could not be answered");
         _exit(EXIT_SUCCESS);
@@ -158,9 +163,9 @@ static int run(const struct arguments *arguments, struct config *config)
     error_init(&err);
     apply_arguments(arguments, config);
     if (config_check_listen(config, &err) != LOSSD_OK)
-        return report(arguments->config_path, &err);
+        return report(arguments, &err);
     if (!arguments->check)
-        return serve(config, arguments->config_path);
+        return serve(arguments, config);
     (void)puts("ok");
     return fflush(stdout) == 0 ? EXIT_SUCCESS : EX_OSERR;
 }
@@ -174,8 +179,10 @@ int main(int argc, char **argv)
 
     parse_arguments(argc, argv, &arguments);
     error_init(&err);
-    if (config_load(arguments.config_path, &config, &err) != LOSSD_OK)
-        return report(arguments.config_path, &err);
+    if (config_load(arguments.config_path, &config, &err) != LOSSD_OK) {
+        arguments.num_listen = 0; /* the address that is wrong is the file's */
+        return report(&arguments, &err);
+    }
     exit_status = run(&arguments, &config);
     config_finish(&config);
     return exit_status;

@@ -104,15 +104,31 @@ static int resolve(const char *host, const char *port, int flags, struct addrinf
     return getaddrinfo(host[0] == '\0' ? NULL : host, port, &hints, found);
 }
 
-enum lossd_status listener_check_exposure(const char *address, bool insecure, struct lossd_error *err)
+/* path is absolute. */
+static enum lossd_status check_folder(const char *address, const char *path, struct lossd_error *err)
 {
+    char folder[sizeof(((struct sockaddr_un *)NULL)->sun_path)];
+    struct stat file;
+
+    (void)snprintf(folder, sizeof folder, "%.*s", (int)(strrchr(path, '/') - path), path);
+    if (stat(folder[0] == '\0' ? "/" : folder, &file) != 0)
+        return system_error(err, address, folder);
+    if (!S_ISDIR(file.st_mode))
+        return error_set(err, LOSSD_INTERNAL, "listen", "`%s`: %s is not a folder", address, folder);
+    return LOSSD_OK;
+}
+
+enum lossd_status listener_check_place(const char *address, bool insecure, struct lossd_error *err)
+{
+    const char *path = unix_path(address);
     enum lossd_status status = LOSSD_OK;
     struct addrinfo *found;
     char host[HOST_SIZE];
     const char *port;
 
-    if (unix_path(address) != NULL || !split_address(address, host, &port) ||
-        resolve(host, port, AI_NUMERICHOST, &found) != 0)
+    if (path != NULL)
+        return check_folder(address, path, err);
+    if (!split_address(address, host, &port) || resolve(host, port, AI_NUMERICHOST, &found) != 0)
         return LOSSD_OK;
     for (const struct addrinfo *info = found; info != NULL && status == LOSSD_OK; info = info->ai_next)
         status = check_exposure(info->ai_addr, address, insecure, err);
@@ -207,14 +223,18 @@ static enum lossd_status listen_unix(struct listener *listener, const char *addr
     struct sockaddr_un local = {.sun_family = AF_UNIX};
     CLEANUP_CLOSE int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     struct stat file;
+    bool is_held;
     bool bound;
 
     if (fd < 0)
         return system_error(err, address, "socket");
     (void)snprintf(local.sun_path, sizeof local.sun_path, "%s", unix_path(address));
     bound = bind_unix(fd, &local);
-    if (!bound && errno == EADDRINUSE && lstat(local.sun_path, &file) == 0 && S_ISSOCK(file.st_mode) &&
-        is_stale(&local)) {
+    is_held = !bound && errno == EADDRINUSE && lstat(local.sun_path, &file) == 0;
+    if (is_held && !S_ISSOCK(file.st_mode))
+        return error_set(err, LOSSD_INTERNAL, "listen", "`%s`: the path is held by something that is not a socket",
+                         address);
+    if (is_held && is_stale(&local)) {
         (void)unlink(local.sun_path);
         bound = bind_unix(fd, &local);
     }

@@ -26,11 +26,12 @@ CHECK_RESULT
 enum lossd_status listener_check_address(const char *address, struct lossd_error *err);
 
 /*
- * Whether a checked address may be served without insecure: loopback, or a Unix socket. Resolves nothing: host names
- * are let pass, and looked at when they are bound. LOSSD_INVALID_ARGUMENT.
+ * Whether a checked address may be served: without insecure LOSSD_INVALID_ARGUMENT where it is not loopback; and
+ * LOSSD_INTERNAL for a Unix socket whose folder is not there. Resolves and binds nothing: host names are let pass, and
+ * looked at when they are bound.
  */
 CHECK_RESULT
-enum lossd_status listener_check_exposure(const char *address, bool insecure, struct lossd_error *err);
+enum lossd_status listener_check_place(const char *address, bool insecure, struct lossd_error *err);
 
 /*
  * Bind and listen. Port 0 picks a free one. A Unix socket gets mode 0660; one that nobody listens on any more is

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "support/runner.h"
@@ -205,6 +206,43 @@ START_TEST(an_address_for_other_machines_needs_leave)
 }
 END_TEST
 
+START_TEST(an_address_is_there_once_but_for_port_0)
+{
+    struct config config;
+    struct lossd_error err;
+
+    ck_assert_int_eq(parse("{\"listen\": [\"[::1]:0\", \"[::1]:0\", \"127.0.0.1:10\", \"127.0.0.1:1\", "
+                           "\"127.0.0.1:10\"]}",
+                           &config, &err),
+                     LOSSD_OK);
+    ck_assert_int_eq(config_check_listen(&config, &err), LOSSD_INVALID_ARGUMENT);
+    ck_assert_str_eq(err.field, "listen[4]");
+    config.num_listen = 4;
+    ck_assert_int_eq(config_check_listen(&config, &err), LOSSD_OK);
+    config_finish(&config);
+}
+END_TEST
+
+START_TEST(what_is_no_regular_file_is_refused_and_not_waited_for)
+{
+    char folder[] = "/tmp/lossd-test-config-XXXXXX";
+    char path[sizeof folder + 2];
+    struct config config;
+    struct lossd_error err;
+
+    ck_assert_ptr_nonnull(mkdtemp(folder));
+    (void)snprintf(path, sizeof path, "%s/f", folder);
+    ck_assert_int_eq(mkfifo(path, 0600), 0);
+    error_init(&err);
+    ck_assert_int_eq(config_load(path, &config, &err), LOSSD_INTERNAL);
+    ck_assert_ptr_nonnull(strstr(err.message, "not a regular file"));
+    ck_assert_int_eq(config_load(folder, &config, &err), LOSSD_INTERNAL);
+    ck_assert_int_eq(config_load("/dev/zero", &config, &err), LOSSD_INTERNAL);
+    (void)unlink(path);
+    (void)rmdir(folder);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("config");
@@ -216,6 +254,8 @@ int main(void)
     tcase_add_loop_test(tcase, what_is_wrong_is_refused_with_its_path, 0,
                         (int)(sizeof bad_configs / sizeof bad_configs[0]));
     tcase_add_test(tcase, an_address_for_other_machines_needs_leave);
+    tcase_add_test(tcase, an_address_is_there_once_but_for_port_0);
+    tcase_add_test(tcase, what_is_no_regular_file_is_refused_and_not_waited_for);
     tcase_add_test(tcase, a_file_is_read_whole);
     tcase_add_test(tcase, a_file_that_is_too_large_or_absent_is_refused);
     suite_add_tcase(suite, tcase);
