@@ -67,6 +67,11 @@ static inline uint32_t find_max(const double *values, struct segment segment)
     return max;
 }
 
+/*
+ * WIDE_VECTORS (daemon/loss/meson.build) marks the definitions of functions with long loops: they exist once for each
+ * width of vectors, with the same bits.
+ */
+
 /* Losses over rows: add sum and gradients of the tile. */
 void binary_cross_entropy_add(struct tile *tile, struct term_run *term);
 void binary_focal_add(struct tile *tile, struct term_run *term);

@@ -18,8 +18,8 @@
 #include "loss/cpu.h"
 
 /* The exponentials and raw targets of a segment, from the maxima of its list (or of itself, while it is scanned). */
-static void fill(struct task_run *run, const struct loss_config *loss, struct segment segment, double max,
-                 double label_max)
+WIDE_VECTORS static void fill(struct task_run *run, const struct loss_config *loss, struct segment segment, double max,
+                              double label_max)
 {
     struct tile *tile = &run->tile;
     const double scale = run->scale;
@@ -126,8 +126,8 @@ double listwise_loss(const struct loss_config *loss, const struct listwise_list 
     return is_mute(loss, list) ? 0.0 : list->mass / divisor * log1p(list->logits.rest) - list->dot / divisor;
 }
 
-void listwise_add(struct task_run *run, const struct term_run *term, struct segment segment,
-                  const struct listwise_list *list)
+WIDE_VECTORS void listwise_add(struct task_run *run, const struct term_run *term, struct segment segment,
+                               const struct listwise_list *list)
 {
     struct tile *tile = &run->tile;
     const double share = 1.0 / target_divisor(term->config, list);

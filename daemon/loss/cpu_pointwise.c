@@ -15,7 +15,7 @@ double sum_in_order(const double *values, size_t count)
     return (lanes[0] + lanes[1]) + (lanes[2] + lanes[3]);
 }
 
-void binary_cross_entropy_add(struct tile *tile, struct term_run *term)
+WIDE_VECTORS void binary_cross_entropy_add(struct tile *tile, struct term_run *term)
 {
     const double smoothing = term->config->binary_cross_entropy.label_smoothing;
     const double unit = term->unit;
@@ -32,7 +32,7 @@ void binary_cross_entropy_add(struct tile *tile, struct term_run *term)
     term->sum += sum_in_order(losses, tile->num_rows);
 }
 
-void binary_focal_add(struct tile *tile, struct term_run *term)
+WIDE_VECTORS void binary_focal_add(struct tile *tile, struct term_run *term)
 {
     const double gamma = term->config->binary_focal.gamma;
     const double alpha = term->config->binary_focal.alpha;
@@ -49,7 +49,7 @@ void binary_focal_add(struct tile *tile, struct term_run *term)
     term->sum += sum_in_order(losses, tile->num_rows);
 }
 
-void l2_add(struct tile *tile, struct term_run *term)
+WIDE_VECTORS void l2_add(struct tile *tile, struct term_run *term)
 {
     const double unit = term->unit;
     double losses[TILE_ROWS];

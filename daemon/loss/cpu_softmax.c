@@ -5,8 +5,8 @@
  */
 #include "loss/cpu.h"
 
-static double add_row(const double *logits, double *gradient, uint32_t num_class, uint32_t label, double smoothing,
-                      double scale)
+WIDE_VECTORS static double add_row(const double *logits, double *gradient, uint32_t num_class, uint32_t label,
+                                   double smoothing, double scale)
 {
     const uint32_t max = find_max(logits, (struct segment){0, num_class});
     const double share = smoothing / num_class;
