@@ -18,8 +18,8 @@
 #include "transport/http.h"
 #include "transport/listener.h"
 
-/* How long answers may take to leave once every call has been ended. */
-enum { ANSWER_GRACE_MS = 5000 };
+/* How long clients may take to read their answers once every call has been ended. */
+enum { ANSWER_GRACE_MS = 2000 };
 
 enum phase {
     SERVING,

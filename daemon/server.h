@@ -2,8 +2,8 @@
  * Owns every long-lived object; order of start and stop; signals and the clock.
  *
  * Start: listeners, compute pool and groups, HTTP threads, READY=1. Stop, on SIGTERM or SIGINT: not ready any more and
- * no joins; steps go on until none is open or the drain timeout is over (a second signal ends the wait); the rest is
- * answered with SHUTTING_DOWN; threads end.
+ * no joins; steps go on until none is open or the drain timeout is over (a second signal ends the wait); the rest,
+ * requests that have not come to their end among them, is answered with SHUTTING_DOWN; threads end.
  */
 #ifndef SERVER_H
 #define SERVER_H
@@ -24,7 +24,7 @@ enum lossd_status server_start(struct config *config, struct server **server, st
 
 /*
  * Serve until a signal, then drain. True where every call was answered and server_destroy may be called; false where
- * something was still stuck after a grace: then the process has to end without it.
+ * a client had not read its answer after 2 s: then the process has to end without it.
  */
 bool server_run(struct server *server);
 

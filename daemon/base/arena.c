@@ -28,6 +28,13 @@ bool budget_take(struct memory_budget *budget, size_t bytes)
     return true;
 }
 
+size_t budget_room(const struct memory_budget *budget)
+{
+    const size_t used = atomic_load_explicit(&budget->used_bytes, memory_order_relaxed);
+
+    return used < budget->limit_bytes ? budget->limit_bytes - used : 0;
+}
+
 void budget_give(struct memory_budget *budget, size_t bytes)
 {
     if (budget != NULL)
@@ -63,6 +70,7 @@ static struct arena_chunk *add_chunk(struct arena *arena, size_t bytes)
     chunk = malloc(size);
     if (chunk == NULL) {
         budget_give(arena->budget, size);
+        arena->is_out_of_memory = true;
         return NULL;
     }
     chunk->size_bytes = size;

@@ -18,6 +18,8 @@ struct memory_budget {
 
 /* Take bytes from the budget, or take none and return false. budget NULL: always true. Any thread. */
 bool budget_take(struct memory_budget *budget, size_t bytes);
+/* What is left; others may take it. Any thread. */
+size_t budget_room(const struct memory_budget *budget);
 void budget_give(struct memory_budget *budget, size_t bytes);
 
 struct arena_chunk;
@@ -26,6 +28,7 @@ struct arena {
     struct arena_chunk *chunks;   /* newest first */
     size_t limit_bytes;           /* of this arena */
     size_t used_bytes;            /* handed out, with padding */
+    bool is_out_of_memory;        /* the machine's memory was refused, not a limit */
     struct memory_budget *budget; /* borrowed, may be NULL */
 };
 

@@ -68,8 +68,7 @@ static bool is_folded(const struct header_field *field, const char *name)
     return field->name_length > length && strncasecmp(field->name, name, length) == 0;
 }
 
-static enum lossd_status check_field(const struct header_field *field, struct framing *framing, bool *has_host,
-                                     struct lossd_error *err)
+static enum lossd_status check_field(const struct header_field *field, struct framing *framing, struct lossd_error *err)
 {
     if (!name_is_token(field->name, field->name_length))
         return error_set(err, LOSSD_MALFORMED_REQUEST, "", "a header has a name that is not a token");
@@ -88,9 +87,9 @@ static enum lossd_status check_field(const struct header_field *field, struct fr
             return error_set(err, LOSSD_MALFORMED_REQUEST, "Transfer-Encoding", "is not one `chunked`");
         framing->chunked = true;
     } else if (field_is(field, "Host")) {
-        if (*has_host)
+        if (framing->has_host)
             return error_set(err, LOSSD_MALFORMED_REQUEST, "Host", "is there twice");
-        *has_host = true;
+        framing->has_host = true;
     } else if (field_is(field, "Expect")) {
         framing->expects_continue = value_is(field->value, field->value_length, "100-continue");
     }
@@ -101,10 +100,9 @@ enum lossd_status connect_check_framing(const struct header_field *fields, size_
                                         struct lossd_error *err)
 {
     struct framing found = {0};
-    bool has_host = false;
 
     for (size_t i = 0; i < count; i++) {
-        const enum lossd_status status = check_field(&fields[i], &found, &has_host, err);
+        const enum lossd_status status = check_field(&fields[i], &found, err);
 
         if (status != LOSSD_OK)
             return status;
@@ -115,13 +113,30 @@ enum lossd_status connect_check_framing(const struct header_field *fields, size_
     return LOSSD_OK;
 }
 
+/* A header whose first and second value would mean different calls: *field is it, or NULL. */
+static enum lossd_status find_single(const struct header_field *fields, size_t count, const char *name,
+                                     const struct header_field **field, struct lossd_error *err)
+{
+    const struct header_field *first = header_find(fields, count, name);
+    const struct header_field *behind = first == NULL ? fields + count : first + 1;
+
+    if (header_find(behind, (size_t)(fields + count - behind), name) != NULL)
+        return error_set(err, LOSSD_MALFORMED_REQUEST, name, "is there twice");
+    *field = first;
+    return LOSSD_OK;
+}
+
 enum lossd_status connect_parse_common(const struct header_field *fields, size_t count, struct connect_head *head,
                                        struct lossd_error *err)
 {
-    const struct header_field *version = header_find(fields, count, "Connect-Protocol-Version");
-    const struct header_field *timeout = header_find(fields, count, "Connect-Timeout-Ms");
-    const struct header_field *encoding = header_find(fields, count, "Content-Encoding");
+    const struct header_field *version;
+    const struct header_field *timeout;
+    const struct header_field *encoding;
 
+    if (find_single(fields, count, "Connect-Protocol-Version", &version, err) != LOSSD_OK ||
+        find_single(fields, count, "Connect-Timeout-Ms", &timeout, err) != LOSSD_OK ||
+        find_single(fields, count, "Content-Encoding", &encoding, err) != LOSSD_OK)
+        return err->status;
     if (version != NULL && !value_is(version->value, version->value_length, "1"))
         return error_set(err, LOSSD_MALFORMED_REQUEST, "Connect-Protocol-Version", "is not 1");
     if (timeout != NULL &&
@@ -140,9 +155,11 @@ enum lossd_status connect_parse_common(const struct header_field *fields, size_t
 enum lossd_status connect_parse_content_type(const struct header_field *fields, size_t count, struct connect_head *head,
                                              struct lossd_error *err)
 {
-    const struct header_field *type = header_find(fields, count, "Content-Type");
+    const struct header_field *type;
     size_t length;
 
+    if (find_single(fields, count, "Content-Type", &type, err) != LOSSD_OK)
+        return err->status;
     if (type != NULL) {
         for (length = 0; length < type->value_length && type->value[length] != ';'; length++)
             ;

@@ -28,6 +28,7 @@ struct framing {
     bool has_content_length;
     uint64_t content_length;
     bool chunked;
+    bool has_host;
     bool expects_continue; /* the client waits for 100 Continue before it sends the body */
 };
 
@@ -53,14 +54,18 @@ enum { CONNECT_MAX_TIMEOUT_DIGITS = 10 };
 /*
  * The headers that POST and GET share.
  *
- * LOSSD_MALFORMED_REQUEST  Connect-Protocol-Version that is not 1; Connect-Timeout-Ms that is not 1 to 10 digits
- * LOSSD_NOT_SUPPORTED      Content-Encoding other than identity (metadata "supported")
+ * LOSSD_MALFORMED_REQUEST  Connect-Protocol-Version that is not 1; Connect-Timeout-Ms that is not 1 to 10 digits; one
+ * of these or Content-Encoding twice LOSSD_NOT_SUPPORTED      Content-Encoding other than identity (metadata
+ * "supported")
  */
 CHECK_RESULT
 enum lossd_status connect_parse_common(const struct header_field *fields, size_t count, struct connect_head *head,
                                        struct lossd_error *err);
 
-/* LOSSD_NOT_SUPPORTED, field "Content-Type" (HTTP 415), where it is neither application/json nor application/proto. */
+/*
+ * LOSSD_NOT_SUPPORTED, field "Content-Type" (HTTP 415), where it is neither application/json nor application/proto;
+ * LOSSD_MALFORMED_REQUEST where it is there twice.
+ */
 CHECK_RESULT
 enum lossd_status connect_parse_content_type(const struct header_field *fields, size_t count, struct connect_head *head,
                                              struct lossd_error *err);

@@ -23,8 +23,8 @@ struct http_settings {
     uint32_t json_depth;
     uint32_t max_tasks;
     uint32_t max_losses;
-    uint32_t connections; /* of all listeners */
-    uint32_t open_calls;
+    uint32_t connections; /* of all listeners; some more are let in to be told so */
+    uint32_t open_calls;  /* without those that only read */
     uint32_t upload_timeout_ms;
     unsigned http_threads; /* a listener */
 };
@@ -45,13 +45,19 @@ int http_watch_fd(const struct http *http);
 /* Cancel parked calls whose client is gone. */
 void http_watch(struct http *http);
 
-/* Cut connections that are over their time; returns when to call again. Also the life sign that /livez looks at. */
+/*
+ * Cut connections that are over their time, answering those that have sent a part of a call, and those whose client is
+ * gone; returns when to call again. Also the life sign that /livez looks at.
+ */
 int64_t http_tick(struct http *http, int64_t now_ns);
 
 /* /readyz and health say no, and answers close their connections. Calls are still taken. */
 void http_drain(struct http *http);
 
-/* Take no more connections, and refuse every new call with LOSSD_SHUTTING_DOWN. */
+/*
+ * Take no more connections, and refuse every new call with LOSSD_SHUTTING_DOWN; one whose body has not come yet is
+ * answered so and cut.
+ */
 void http_close(struct http *http);
 
 /* Calls between their head and the last byte of their answer. */

@@ -63,6 +63,30 @@ static void add_headers(struct http_call *call, struct MHD_Response *response, c
         (void)MHD_add_response_header(response, MHD_HTTP_HEADER_CONNECTION, "close");
 }
 
+struct raw_answer raw_answer_of(const struct lossd_error *err, unsigned http_status)
+{
+    const struct status_info *info = status_info(err->status);
+    const unsigned status = http_status != 0 ? http_status : info->http_status;
+    struct raw_answer answer = {0};
+    uint8_t *body = NULL;
+    size_t size = 0;
+    FILE *out = open_memstream(&answer.bytes, &answer.size);
+    bool failed;
+
+    if (out == NULL)
+        return (struct raw_answer){0};
+    failed = error_to_connect_json(err, &body, &size) != LOSSD_OK;
+    (void)fprintf(out, "HTTP/1.1 %u %s\r\nConnection: close\r\nContent-Type: %s\r\nContent-Length: %zu\r\n%s\r\n%.*s",
+                  status, MHD_get_reason_phrase_for(status), codec_media_type(CODEC_JSON), size,
+                  info->code == CONNECT_UNAVAILABLE ? "Retry-After: 1\r\n" : "", (int)size, (const char *)body);
+    failed |= ferror(out) != 0;
+    free(body);
+    if (fclose(out) == 0 && !failed)
+        return answer;
+    free(answer.bytes);
+    return (struct raw_answer){0};
+}
+
 /* bytes from malloc, taken over. */
 static enum MHD_Result queue(struct http_call *call, unsigned http_status, const char *content_type, void *bytes,
                              size_t size)
@@ -76,18 +100,28 @@ static enum MHD_Result queue(struct http_call *call, unsigned http_status, const
     }
     add_headers(call, response, content_type);
     call->state = CALL_ANSWERED;
-    connection_answers(call->connection, size);
-    result = MHD_queue_response(call->mhd, http_status, response);
+    result = connection_answers(call->connection, size) ? MHD_queue_response(call->mhd, http_status, response) : MHD_NO;
     MHD_destroy_response(response);
     return result;
 }
 
+/* Whoever finds an arena full takes it for a limit. */
+static void tell_real_shortage(struct http_call *call)
+{
+    struct lossd_error *err = &call->submission.error;
+
+    if (err->status == LOSSD_LIMIT_EXCEEDED && call->submission.arena.is_out_of_memory)
+        (void)error_set(err, LOSSD_OVERLOADED, "", "the daemon is out of memory");
+}
+
 enum MHD_Result call_answer_error(struct http_call *call)
 {
-    const enum lossd_status status = call->submission.error.status;
+    enum lossd_status status;
     uint8_t *bytes = NULL;
     size_t size = 0;
 
+    tell_real_shortage(call);
+    status = call->submission.error.status;
     call_release_memory(call);
     if (error_to_connect_json(&call->submission.error, &bytes, &size) != LOSSD_OK)
         return MHD_NO;
@@ -104,7 +138,7 @@ enum MHD_Result call_answer_message(struct http_call *call, const ProtobufCMessa
     if (message_encode(call->head.codec, message, false, &encoded, err) != LOSSD_OK)
         return call_answer_error(call);
     call_release_memory(call);
-    if (!budget_take(call->http->budget, encoded.size)) {
+    if (!budget_take(call->budget, encoded.size)) {
         free(encoded.bytes);
         (void)error_set(err, LOSSD_OVERLOADED, "", "the answer needs more memory than is left of memory_bytes");
         error_add_metadata(err, "limit", "memory_bytes");

@@ -35,7 +35,7 @@ bool call_is_too_long_to_discard(const struct http_call *call)
 void call_release_memory(struct http_call *call)
 {
     free(call->body);
-    budget_give(call->http->budget, call->body_capacity);
+    budget_give(call->budget, call->body_capacity);
     call->body = NULL;
     call->body_size = 0;
     call->body_capacity = 0;
@@ -59,7 +59,7 @@ static enum lossd_status set_no_memory(struct http_call *call, size_t bytes)
     struct lossd_error *err = &call->submission.error;
     const uint64_t announced = call->framing.content_length; /* 0 where unknown */
     const uint64_t wanted = announced > bytes ? announced : bytes;
-    const bool never = wanted > call->http->budget->limit_bytes;
+    const bool never = wanted > call->http->budget->limit_bytes; /* a reader may have the main budget next time */
     const enum lossd_status status = never ? LOSSD_LIMIT_EXCEEDED : LOSSD_OVERLOADED;
 
     (void)error_set(err, status, "", "the body needs more memory than is left of memory_bytes");
@@ -83,12 +83,12 @@ static enum lossd_status grow(struct http_call *call, size_t needed)
     const size_t more = capacity - call->body_capacity;
     uint8_t *body;
 
-    if (!budget_take(call->http->budget, more))
+    if (!budget_take(call->budget, more))
         return set_no_memory(call, capacity);
     body = realloc(call->body, capacity);
     if (body == NULL) {
-        budget_give(call->http->budget, more);
-        return set_no_memory(call, capacity);
+        budget_give(call->budget, more);
+        return error_set(&call->submission.error, LOSSD_OVERLOADED, "", "the daemon is out of memory");
     }
     call->body = body;
     call->body_capacity = capacity;
@@ -111,11 +111,18 @@ static enum lossd_status append(struct http_call *call, const char *bytes, size_
     return LOSSD_OK;
 }
 
+void call_discard(struct http_call *call)
+{
+    call_release_memory(call);
+    if (call->framing.chunked || call->framing.content_length > 0)
+        connection_refuse(call->connection, raw_answer_of(&call->submission.error, call->http_status));
+}
+
 enum MHD_Result call_receive(struct http_call *call, const char *bytes, size_t size)
 {
     if (call->submission.error.status == LOSSD_OK && call->page == NULL) {
         if (append(call, bytes, size) != LOSSD_OK)
-            call_release_memory(call);
+            call_discard(call);
         return MHD_YES;
     }
     call->discarded_bytes += size;

@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/clock.h"
 
@@ -23,7 +24,22 @@ enum {
     ARENA_BYTES_PER_BODY_BYTE = 24
 };
 
-struct http_call *call_create(struct http *http, struct http_connection *connection, const char *uri)
+/* A target in absolute form, as proxies get it, names the host once more (RFC 9112, 3.2.2). */
+static char *copy_target(const char *target)
+{
+    const size_t scheme = strncasecmp(target, "http://", 7) == 0 ? 7 : strncasecmp(target, "https://", 8) == 0 ? 8 : 0;
+    const char *rest = scheme == 0 ? target : target + scheme + strcspn(target + scheme, "/?");
+    const bool has_path = scheme == 0 || rest[0] == '/';
+    char *copy = malloc(strlen(rest) + 2);
+
+    if (copy == NULL)
+        return NULL;
+    copy[0] = '/';
+    memcpy(copy + (has_path ? 0 : 1), rest, strlen(rest) + 1);
+    return copy;
+}
+
+struct http_call *call_create(struct http *http, struct http_connection *connection, const char *target)
 {
     struct http_call *call = malloc(sizeof *call);
     char *question;
@@ -32,14 +48,15 @@ struct http_call *call_create(struct http *http, struct http_connection *connect
         return NULL;
     memset(call, 0, offsetof(struct http_call, submission));
     submission_init(&call->submission, ARENA_BASE_BYTES, http->budget);
-    error_init(&call->submission.error);
     call->http = http;
+    call->budget = http->budget;
     call->connection = connection;
-    call->path = strdup(uri);
+    call->path = copy_target(target);
     if (call->path == NULL) {
         free(call);
         return NULL;
     }
+    call->has_clean_target = strpbrk(call->path, " \t\v\f\r\n") == NULL;
     question = strchr(call->path, '?');
     if (question != NULL) {
         *question = '\0';
@@ -50,8 +67,10 @@ struct http_call *call_create(struct http *http, struct http_connection *connect
 
 void call_destroy(struct http_call *call)
 {
+    if (call == NULL)
+        return;
     call_release_memory(call);
-    budget_give(call->http->budget, call->answer_bytes);
+    budget_give(call->budget, call->answer_bytes);
     if (call->is_open)
         (void)gauge_add(&call->http->counters->open_calls, -1);
     free(call->path);
@@ -83,14 +102,22 @@ static enum MHD_Result collect_field(void *context, enum MHD_ValueKind kind, con
     return MHD_YES;
 }
 
-static enum lossd_status collect_headers(struct http_call *call, struct header_list *list, struct lossd_error *err)
+static enum lossd_status collect_headers(struct http_call *call, const char *version, struct header_list *list,
+                                         struct lossd_error *err)
 {
+    enum lossd_status status;
+
     list->count = 0;
     list->overflow = false;
     (void)MHD_get_connection_values_n(call->mhd, MHD_HEADER_KIND, collect_field, list);
     if (list->overflow)
         return error_set(err, LOSSD_MALFORMED_REQUEST, "", "has more than %d headers", MAX_HEADER_FIELDS);
-    return connect_check_framing(list->fields, list->count, &call->framing, err);
+    if (!call->has_clean_target)
+        return error_set(err, LOSSD_MALFORMED_REQUEST, "", "the request line has a space in its target");
+    status = connect_check_framing(list->fields, list->count, &call->framing, err);
+    if (status == LOSSD_OK && !call->framing.has_host && strcmp(version, MHD_HTTP_VERSION_1_0) != 0)
+        status = error_set(err, LOSSD_MALFORMED_REQUEST, "Host", "is absent");
+    return status;
 }
 
 static enum lossd_status set_wrong_verb(struct http_call *call, const char *allow, struct lossd_error *err)
@@ -150,18 +177,37 @@ static enum lossd_status check_codec(struct http_call *call, const struct header
     return status;
 }
 
+static enum lossd_status overloaded(struct lossd_error *err, const char *limit, uint32_t value, const char *what)
+{
+    (void)error_set(err, LOSSD_OVERLOADED, "", "%" PRIu32 " %s are open already", value, what);
+    error_add_metadata(err, "limit", "%s", limit);
+    return LOSSD_OVERLOADED;
+}
+
+/* Calls that only read are small and short, and show what is wrong when nothing else is taken any more. */
+static enum lossd_status admit_reader(struct http_call *call)
+{
+    struct http *http = call->http;
+
+    if (budget_room(http->budget) < http->reserve.limit_bytes)
+        call->budget = call->submission.arena.budget = &http->reserve;
+    (void)gauge_add(&http->counters->open_calls, 1);
+    return LOSSD_OK;
+}
+
 static enum lossd_status admit(struct http_call *call, struct lossd_error *err)
 {
     struct http *http = call->http;
 
     if (atomic_load(&http->closed))
         return error_set(err, LOSSD_SHUTTING_DOWN, "", "the daemon is shutting down");
+    if (call->connection->is_surplus && !call->method->allows_get)
+        return overloaded(err, "connections", http->settings.connections, "connections");
     call->is_open = true;
-    if (gauge_add(&http->counters->open_calls, 1) >= http->settings.open_calls) {
-        (void)error_set(err, LOSSD_OVERLOADED, "", "%" PRIu32 " calls are open already", http->settings.open_calls);
-        error_add_metadata(err, "limit", "open_calls");
-        return LOSSD_OVERLOADED;
-    }
+    if (call->method->allows_get)
+        return admit_reader(call);
+    if (gauge_add(&http->counters->open_calls, 1) >= http->settings.open_calls)
+        return overloaded(err, "open_calls", http->settings.open_calls, "calls");
     return LOSSD_OK;
 }
 
@@ -187,7 +233,7 @@ static enum lossd_status check_head(struct http_call *call, const char *verb, co
  * A refused call is answered when its body has been read to the end: clients in the middle of an upload take an early
  * answer and a closed connection for a network fault. Unless they wait for leave to send it, or it is very long.
  */
-enum MHD_Result call_begin(struct http_call *call, struct MHD_Connection *mhd, const char *verb)
+enum MHD_Result call_begin(struct http_call *call, struct MHD_Connection *mhd, const char *verb, const char *version)
 {
     struct lossd_error *err = &call->submission.error;
     struct header_list list;
@@ -195,14 +241,17 @@ enum MHD_Result call_begin(struct http_call *call, struct MHD_Connection *mhd, c
     call->mhd = mhd;
     call->state = CALL_BODY;
     call->head_ns = clock_now_ns();
-    if (collect_headers(call, &list, err) != LOSSD_OK) {
+    call->close_connection = call->connection->is_surplus;
+    if (collect_headers(call, version, &list, err) != LOSSD_OK) {
         call->close_connection = true;
         return call_answer_error(call);
     }
     if (check_head(call, verb, &list, err) == LOSSD_OK)
         return MHD_YES;
-    if (!call->framing.expects_continue && !call_is_too_long_to_discard(call))
+    if (!call->framing.expects_continue && !call_is_too_long_to_discard(call)) {
+        call_discard(call);
         return MHD_YES;
+    }
     call->close_connection = true;
     return call_answer_error(call);
 }
@@ -263,7 +312,8 @@ enum MHD_Result call_execute(struct http_call *call)
     ProtobufCMessage *request;
     ProtobufCMessage *response = NULL;
 
-    connection_works(call->connection);
+    if (!connection_works(call->connection))
+        return MHD_NO;
     if (err->status != LOSSD_OK)
         return call_answer_error(call);
     if (call->page != NULL)

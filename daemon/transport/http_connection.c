@@ -21,9 +21,33 @@ enum { IDLE_TIMEOUT_MS = 600 * 1000 };
 /* A client reads its answer at least this fast, beyond the time that an upload of nothing may take. */
 enum { SLOWEST_BYTES_PER_MS = 1024 };
 
-static void set_deadline(struct http_connection *connection, uint64_t timeout_ms)
+/* How often connections are looked at, and how long one is seen closed before it counts as gone. */
+enum { TICK_MS = 500, CLOSING_TICK_MS = 20, GONE_MS = 400 };
+
+/* The body of a refused call is read to its end for this long: clients take an early answer for a network fault. */
+enum { DISCARD_TIMEOUT_MS = 5000 };
+
+/* A connection past the limit is there for one answer. */
+enum { SURPLUS_TIMEOUT_MS = 1000 };
+
+/* The deadline first: a state is never seen with the deadline of the one before it. */
+static bool enter(struct http_connection *connection, enum connection_state state, int64_t deadline_ns)
 {
-    atomic_store_explicit(&connection->deadline_ns, clock_after_ms(clock_now_ns(), timeout_ms), memory_order_relaxed);
+    int now = atomic_load(&connection->state);
+
+    atomic_store(&connection->deadline_ns, deadline_ns);
+    while (now != CONNECTION_CUT)
+        if (atomic_compare_exchange_weak(&connection->state, &now, (int)state))
+            return true;
+    return false;
+}
+
+static int64_t receive_deadline(const struct http_connection *connection)
+{
+    const uint64_t upload_ms = connection->http->settings.upload_timeout_ms;
+    const bool is_short = connection->is_surplus && upload_ms > SURPLUS_TIMEOUT_MS;
+
+    return clock_after_ms(clock_now_ns(), is_short ? SURPLUS_TIMEOUT_MS : upload_ms);
 }
 
 struct http_connection *connection_open(struct http *http, int fd)
@@ -34,14 +58,15 @@ struct http_connection *connection_open(struct http *http, int fd)
         return NULL;
     connection->http = http;
     connection->fd = fd;
-    set_deadline(connection, http->settings.upload_timeout_ms);
+    connection->is_surplus = gauge_add(&http->counters->connections, 1) >= http->settings.connections;
+    atomic_init(&connection->state, CONNECTION_IDLE);
+    atomic_init(&connection->deadline_ns, receive_deadline(connection));
     (void)pthread_mutex_lock(&http->lock);
     connection->next = http->connections;
     if (connection->next != NULL)
         connection->next->previous = connection;
     http->connections = connection;
     (void)pthread_mutex_unlock(&http->lock);
-    (void)gauge_add(&http->counters->connections, 1);
     return connection;
 }
 
@@ -49,6 +74,7 @@ void connection_close(struct http_connection *connection)
 {
     struct http *http = connection->http;
 
+    call_destroy(connection->call);
     (void)pthread_mutex_lock(&http->lock);
     if (connection->previous != NULL)
         connection->previous->next = connection->next;
@@ -58,32 +84,50 @@ void connection_close(struct http_connection *connection)
         connection->next->previous = connection->previous;
     (void)pthread_mutex_unlock(&http->lock);
     (void)gauge_add(&http->counters->connections, -1);
+    free(connection->refusal.bytes);
     free(connection);
 }
 
 /* Head and body, however slowly they come. */
-void connection_receives(struct http_connection *connection)
+bool connection_receives(struct http_connection *connection)
 {
-    set_deadline(connection, connection->http->settings.upload_timeout_ms);
-    atomic_store_explicit(&connection->receives, true, memory_order_relaxed);
+    return enter(connection, CONNECTION_RECEIVES, receive_deadline(connection));
 }
 
-void connection_works(struct http_connection *connection)
+bool connection_works(struct http_connection *connection)
 {
-    atomic_store_explicit(&connection->receives, false, memory_order_relaxed);
-    atomic_store_explicit(&connection->deadline_ns, NO_DEADLINE, memory_order_relaxed);
+    return enter(connection, CONNECTION_WORKS, NO_DEADLINE);
 }
 
-void connection_answers(struct http_connection *connection, size_t answer_bytes)
+bool connection_answers(struct http_connection *connection, size_t answer_bytes)
 {
-    atomic_store_explicit(&connection->receives, false, memory_order_relaxed);
-    set_deadline(connection, connection->http->settings.upload_timeout_ms + answer_bytes / SLOWEST_BYTES_PER_MS);
+    const uint64_t ms = connection->http->settings.upload_timeout_ms + answer_bytes / SLOWEST_BYTES_PER_MS;
+
+    return enter(connection, CONNECTION_ANSWERS, clock_after_ms(clock_now_ns(), ms));
+}
+
+static void set_refusal(struct http_connection *connection, struct raw_answer answer)
+{
+    (void)pthread_mutex_lock(&connection->http->lock);
+    free(connection->refusal.bytes);
+    connection->refusal = answer;
+    (void)pthread_mutex_unlock(&connection->http->lock);
 }
 
 void connection_is_idle(struct http_connection *connection)
 {
-    atomic_store_explicit(&connection->receives, false, memory_order_relaxed);
-    set_deadline(connection, IDLE_TIMEOUT_MS);
+    if (connection->refusal.bytes != NULL)
+        set_refusal(connection, (struct raw_answer){0});
+    (void)enter(connection, CONNECTION_IDLE, clock_after_ms(clock_now_ns(), IDLE_TIMEOUT_MS));
+}
+
+void connection_refuse(struct http_connection *connection, struct raw_answer answer)
+{
+    const int64_t soon_ns = clock_after_ms(clock_now_ns(), DISCARD_TIMEOUT_MS);
+
+    set_refusal(connection, answer);
+    if (soon_ns < atomic_load(&connection->deadline_ns))
+        atomic_store(&connection->deadline_ns, soon_ns);
 }
 
 /* One event is enough: after it the call is answered or about to be. */
@@ -137,28 +181,69 @@ void http_watch(struct http *http)
     (void)pthread_mutex_unlock(&http->lock);
 }
 
-/*
- * Over its time, or its client is gone: the library misses an end that comes together with the last bytes of an
- * unfinished body, which then stays in memory.
- */
-static bool is_over(struct http_connection *connection, int64_t now_ns)
+/* Whether the client has closed its side, and all that it sent has been read. */
+static bool is_at_end(int fd)
 {
-    if (now_ns >= atomic_load_explicit(&connection->deadline_ns, memory_order_relaxed))
-        return true;
-    return atomic_load_explicit(&connection->receives, memory_order_relaxed) && is_hung_up(connection->fd);
+    char byte;
+    const ssize_t got = recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+
+    return got == 0 || (got < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR);
 }
 
-/* A socket that is shut down is an event for the library, which cleans up on its own thread. */
+/*
+ * Whether the client is gone for good. The library misses an end that comes together with the last bytes that it reads,
+ * so it is looked for here; and once is not enough, as those bytes may be a whole call that is about to be answered.
+ */
+static bool is_gone(struct http_connection *connection, int64_t now_ns)
+{
+    if (!is_at_end(connection->fd)) {
+        connection->ended_ns = 0;
+        return false;
+    }
+    if (connection->ended_ns == 0)
+        connection->ended_ns = now_ns;
+    return now_ns - connection->ended_ns >= GONE_MS * NS_PER_MS;
+}
+
+/*
+ * Nobody else writes to the socket of a connection that receives, and the library would not take an answer in the
+ * middle of a body. A socket that is shut down is an event for the library, which cleans up on its own thread.
+ */
+static void cut(struct http_connection *connection, int state, const struct raw_answer *answer)
+{
+    if (!atomic_compare_exchange_strong(&connection->state, &state, CONNECTION_CUT))
+        return;
+    if (state == CONNECTION_RECEIVES && answer != NULL)
+        (void)!send(connection->fd, answer->bytes, answer->size, MSG_DONTWAIT | MSG_NOSIGNAL);
+    (void)shutdown(connection->fd, SHUT_RDWR);
+}
+
+static void look_at(struct http_connection *connection, int64_t now_ns)
+{
+    const struct http *http = connection->http;
+    const int state = atomic_load(&connection->state);
+
+    if (state == CONNECTION_WORKS || state == CONNECTION_CUT)
+        connection->ended_ns = 0;
+    else if (state == CONNECTION_RECEIVES && atomic_load(&http->closed))
+        cut(connection, state, &http->shutting_down);
+    else if (now_ns >= atomic_load(&connection->deadline_ns))
+        cut(connection, state, connection->refusal.bytes != NULL ? &connection->refusal : &http->too_slow);
+    else if (state != CONNECTION_ANSWERS && is_gone(connection, now_ns))
+        cut(connection, state, NULL);
+}
+
 int64_t http_tick(struct http *http, int64_t now_ns)
 {
+    const int64_t interval_ns = (atomic_load(&http->closed) ? CLOSING_TICK_MS : TICK_MS) * NS_PER_MS;
+
     atomic_store_explicit(&http->pages.loop_ns, now_ns, memory_order_relaxed);
+    if (now_ns < http->next_tick_ns && http->next_tick_ns - now_ns <= interval_ns)
+        return http->next_tick_ns;
     (void)pthread_mutex_lock(&http->lock);
-    for (struct http_connection *c = http->connections; c != NULL; c = c->next) {
-        if (!is_over(c, now_ns))
-            continue;
-        connection_works(c);
-        (void)shutdown(c->fd, SHUT_RDWR);
-    }
+    for (struct http_connection *c = http->connections; c != NULL; c = c->next)
+        look_at(c, now_ns);
     (void)pthread_mutex_unlock(&http->lock);
-    return now_ns + NS_PER_S;
+    http->next_tick_ns = now_ns + interval_ns;
+    return http->next_tick_ns;
 }

@@ -55,7 +55,8 @@ def test_other_addresses_need_insecure(tmp_path):
     file.write_text('{"listen": ["0.0.0.0:0"]}')
     for args in (["--listen", "0.0.0.0:0"], ["--config", str(file)], ["--listen", "[::]:0"]):
         result = lossd(*args)
-        assert result.returncode == 78 and "insecure" in result.stderr, result
+        assert result.returncode == (64 if "--listen" in args else 78) and "insecure" in result.stderr, result
+        assert ("--listen: " if "--listen" in args else "listen[0]: ") in result.stderr, result
 
 
 def test_listen_replaces_the_configured_addresses(start, tmp_path):
@@ -163,19 +164,6 @@ def test_slow_senders_are_cut_and_others_served(start):
             pass
         sock.close()
     assert still_open == 0
-
-
-def test_a_slow_body_is_told_why(start):
-    daemon = start({"limits": {"upload_timeout_ms": 700}})
-    sock = daemon.client.socket()
-    sock.sendall(b"POST /lossd.v1.GroupService/ListGroups HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
-                 b"Content-Length: 10\r\n\r\n{")
-    begin = time.monotonic()
-    while sock.recv(4096):
-        pass
-    assert 0.4 < time.monotonic() - begin < 4
-    sock.close()
-    daemon.client.call("ListGroups", {})
 
 
 def test_clients_that_go_in_mid_body_are_gone_by_the_upload_timeout(start):

@@ -92,8 +92,11 @@ START_TEST(the_budget_is_shared_and_given_back)
     ck_assert_ptr_null(arena_alloc(&two, 60000));
     arena_finish(&one);
     ck_assert_ptr_nonnull(arena_alloc(&two, 60000));
+    ck_assert_uint_le(budget_room(&budget), 40000);
     arena_finish(&two);
+    ck_assert(!two.is_out_of_memory);
     ck_assert_uint_eq(atomic_load(&budget.used_bytes), 0);
+    ck_assert_uint_eq(budget_room(&budget), 100000);
 }
 END_TEST
 

@@ -38,11 +38,11 @@ START_TEST(a_length_or_chunks_say_where_a_body_ends)
     struct lossd_error err;
 
     ck_assert_int_eq(check_framing(PAIRS("Host", "a", "content-length", "120"), &framing, &err), LOSSD_OK);
-    ck_assert(framing.has_content_length && !framing.chunked && !framing.expects_continue);
+    ck_assert(framing.has_content_length && !framing.chunked && !framing.expects_continue && framing.has_host);
     ck_assert_uint_eq(framing.content_length, 120);
     ck_assert_int_eq(check_framing(PAIRS("TRANSFER-ENCODING", "Chunked", "Expect", "100-Continue"), &framing, &err),
                      LOSSD_OK);
-    ck_assert(!framing.has_content_length && framing.chunked && framing.expects_continue);
+    ck_assert(!framing.has_content_length && framing.chunked && framing.expects_continue && !framing.has_host);
     ck_assert_uint_eq(framing.content_length, 0);
 }
 END_TEST
@@ -151,6 +151,26 @@ START_TEST(a_compressed_body_is_refused_with_what_is_supported)
 }
 END_TEST
 
+START_TEST(a_header_that_decides_is_there_once)
+{
+    struct header_field fields[MAX_FIELDS];
+    struct connect_head head = {0};
+    struct lossd_error err;
+    size_t count = make_fields(fields, PAIRS("Content-Type", "application/json", "X", "y", "content-type", "a/b"));
+
+    ck_assert_int_eq(connect_parse_content_type(fields, count, &head, &err), LOSSD_MALFORMED_REQUEST);
+    ck_assert_str_eq(err.field, "Content-Type");
+    ck_assert_int_eq(parse_common(PAIRS("Connect-Timeout-Ms", "1", "connect-timeout-ms", "1"), &head, &err),
+                     LOSSD_MALFORMED_REQUEST);
+    ck_assert_str_eq(err.field, "Connect-Timeout-Ms");
+    ck_assert_int_eq(
+        parse_common(PAIRS("Content-Encoding", "identity", "X", "y", "Content-Encoding", "gzip"), &head, &err),
+        LOSSD_MALFORMED_REQUEST);
+    ck_assert_int_eq(parse_common(PAIRS("Connect-Protocol-Version", "1", "Connect-Protocol-Version", "1"), &head, &err),
+                     LOSSD_MALFORMED_REQUEST);
+}
+END_TEST
+
 struct media_type {
     const char *type;
     enum lossd_status status;
@@ -225,6 +245,7 @@ int main(void)
     tcase_add_test(tcase, a_timeout_has_one_to_ten_digits);
     tcase_add_test(tcase, the_protocol_version_is_1_or_absent);
     tcase_add_test(tcase, a_compressed_body_is_refused_with_what_is_supported);
+    tcase_add_test(tcase, a_header_that_decides_is_there_once);
     tcase_add_loop_test(tcase, the_media_type_chooses_the_codec, 0, (int)(sizeof media_types / sizeof media_types[0]));
     tcase_add_test(tcase, a_call_without_a_media_type_is_refused);
     tcase_add_test(tcase, trace_contexts_are_checked_by_the_letter);
