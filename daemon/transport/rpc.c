@@ -1,5 +1,6 @@
 #include "transport/rpc.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/counters.h"
@@ -36,6 +37,13 @@ enum lossd_status rpc_out_of_memory(struct lossd_error *err)
     (void)error_set(err, LOSSD_LIMIT_EXCEEDED, "", "the call needs more memory than is left of memory_bytes");
     error_add_metadata(err, "limit", "memory_bytes");
     return LOSSD_LIMIT_EXCEEDED;
+}
+
+void rpc_note_caller(struct submission *submission, const char *group, uint32_t rank)
+{
+    if (group != NULL && name_is_valid(group))
+        (void)snprintf(submission->group_name, sizeof submission->group_name, "%s", group);
+    submission->rank = rank;
 }
 
 enum lossd_status rpc_field_absent(struct lossd_error *err, const char *field)

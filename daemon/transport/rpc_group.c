@@ -53,6 +53,7 @@ RPC_HANDLER(rpc_join_group)
     struct join_answer answer;
     enum lossd_status status = LOSSD_OK;
 
+    rpc_note_caller(submission, message->group, message->rank);
     if (message->group == NULL)
         return rpc_field_absent(err, "group");
     if (message->config != NULL) {
@@ -81,6 +82,7 @@ RPC_HANDLER(rpc_leave_group)
     };
     enum lossd_status status;
 
+    rpc_note_caller(submission, message->group, message->rank);
     if (message->group == NULL)
         return rpc_field_absent(err, "group");
     status = registry_leave(context->registry, &address, err);
@@ -176,6 +178,7 @@ RPC_HANDLER(rpc_get_group)
     struct group_view view;
     enum lossd_status status;
 
+    rpc_note_caller(submission, message->group, 0);
     if (message->group == NULL)
         return rpc_field_absent(err, "group");
     status = rpc_new_message(&submission->arena, &lossd__v1__get_group_response__descriptor, response, err);

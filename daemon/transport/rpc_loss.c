@@ -17,12 +17,18 @@ RPC_HANDLER(rpc_announce_counts)
     };
     enum lossd_status status;
 
+    rpc_note_caller(submission, message->group, message->rank);
+    submission->step = message->step;
     if (message->group == NULL)
         return rpc_field_absent(err, "group");
     if (!message->has_rank)
         return rpc_field_absent(err, "rank");
     if (!message->has_step)
         return rpc_field_absent(err, "step");
+    if (!message->has_requests)
+        return rpc_field_absent(err, "requests");
+    if (!message->has_candidates)
+        return rpc_field_absent(err, "candidates");
     status = registry_announce(context->registry, &address, message->step, message->requests, message->candidates, err);
     if (status != LOSSD_OK)
         return status;

@@ -214,3 +214,21 @@ def test_a_request_without_a_host_is_answered_once(daemon):
     for data in (b"GET /livez HTTP/1.1\r\n\r\n", b"POST /x HTTP/1.1\r\nContent-Length: 2\r\n\r\n{}"):
         error = error_of(receive(send(daemon, data)))
         assert (error.reason, error.field) == ("MALFORMED_REQUEST", "Host")
+
+
+@pytest.mark.parametrize("method, request_, step", [
+    ("AnnounceCounts", {"group": "no-such", "rank": 3, "step": "7", "requests": 1, "candidates": 1}, 7),
+    ("JoinGroup", {"group": "no-such", "rank": 3, "world_size": 2}, 0), ("LeaveGroup", {"group": "no-such", "rank": 3}, 0)])
+def test_the_log_names_the_caller_of_a_failed_call(start, method, request_, step):
+    daemon = start()
+    daemon.client.refused(method, request_)
+    daemon.stop()
+    line = next(line for line in daemon.log if method in line)
+    assert f"group=no-such rank=3 step={step} " in line, line
+
+
+@pytest.mark.parametrize("absent", ["requests", "candidates"])
+def test_an_announcement_needs_both_counts(client, absent):
+    request = {"group": "g", "rank": 0, "step": 1, "requests": 0, "candidates": 0}
+    error = client.refused("AnnounceCounts", {k: v for k, v in request.items() if k != absent})
+    assert (error.reason, error.field) == ("INVALID_ARGUMENT", absent)
