@@ -138,7 +138,7 @@ static enum lossd_status read_group(const Lossd__V1__DeclaredGroup *message, con
         return error_set(err, LOSSD_INVALID_ARGUMENT, "world_size", "is %" PRIu32 ", but has to be from 1 to %" PRIu32,
                          message->world_size, config->registry.max_ranks);
     if (message->config == NULL)
-        return error_set(err, LOSSD_INVALID_ARGUMENT, "config", "is required");
+        return error_set(err, LOSSD_INVALID_ARGUMENT, "config", "is absent");
     group->name = message->name;
     group->world_size = message->world_size;
     status = owned_config_from_message(message->config, config->http.max_tasks, config->http.max_losses, &group->config,
@@ -220,7 +220,7 @@ enum lossd_status config_parse(const char *text, size_t size, struct config *con
 
 static enum lossd_status read_error(const char *path, struct lossd_error *err)
 {
-    return error_set(err, LOSSD_INTERNAL, "", "%s: %s", path, strerror(errno));
+    return error_set(err, LOSSD_INVALID_ARGUMENT, "", "%s: %s", path, strerror(errno));
 }
 
 /* text: from malloc. A FIFO would be waited for, and a device might never end. */
@@ -236,7 +236,7 @@ static enum lossd_status read_file(const char *path, char **text, size_t *size, 
     if (fd < 0 || fstat(fd, &file) != 0)
         return read_error(path, err);
     if (!S_ISREG(file.st_mode))
-        return error_set(err, LOSSD_INTERNAL, "", "%s is not a regular file", path);
+        return error_set(err, LOSSD_INVALID_ARGUMENT, "", "%s is not a regular file", path);
     do {
         if (length == capacity) {
             char *more = realloc(bytes, capacity = capacity == 0 ? 65536 : 2 * capacity);

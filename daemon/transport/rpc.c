@@ -48,7 +48,7 @@ void rpc_note_caller(struct submission *submission, const char *group, uint32_t 
 
 enum lossd_status rpc_field_absent(struct lossd_error *err, const char *field)
 {
-    return error_set(err, LOSSD_INVALID_ARGUMENT, field, "is required");
+    return error_set(err, LOSSD_INVALID_ARGUMENT, field, "is absent");
 }
 
 enum lossd_status rpc_new_message(struct arena *arena, const ProtobufCMessageDescriptor *descriptor,

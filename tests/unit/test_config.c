@@ -186,7 +186,7 @@ START_TEST(a_file_that_is_too_large_or_absent_is_refused)
     ck_assert_int_eq(config_load(path, &config, &err), LOSSD_LIMIT_EXCEEDED);
     (void)close(fd);
     (void)unlink(path);
-    ck_assert_int_eq(config_load(path, &config, &err), LOSSD_INTERNAL);
+    ck_assert_int_eq(config_load(path, &config, &err), LOSSD_INVALID_ARGUMENT);
     ck_assert_ptr_nonnull(strstr(err.message, "No such file"));
 }
 END_TEST
@@ -234,10 +234,10 @@ START_TEST(what_is_no_regular_file_is_refused_and_not_waited_for)
     (void)snprintf(path, sizeof path, "%s/f", folder);
     ck_assert_int_eq(mkfifo(path, 0600), 0);
     error_init(&err);
-    ck_assert_int_eq(config_load(path, &config, &err), LOSSD_INTERNAL);
+    ck_assert_int_eq(config_load(path, &config, &err), LOSSD_INVALID_ARGUMENT);
     ck_assert_ptr_nonnull(strstr(err.message, "not a regular file"));
-    ck_assert_int_eq(config_load(folder, &config, &err), LOSSD_INTERNAL);
-    ck_assert_int_eq(config_load("/dev/zero", &config, &err), LOSSD_INTERNAL);
+    ck_assert_int_eq(config_load(folder, &config, &err), LOSSD_INVALID_ARGUMENT);
+    ck_assert_int_eq(config_load("/dev/zero", &config, &err), LOSSD_INVALID_ARGUMENT);
     (void)unlink(path);
     (void)rmdir(folder);
 }
