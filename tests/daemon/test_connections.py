@@ -175,6 +175,7 @@ def test_a_client_that_has_closed_its_side_gets_its_answer_and_is_not_kept(daemo
 def test_reading_calls_are_taken_when_calls_and_memory_are_used_up(start):
     daemon = start({"limits": {"open_calls": 1, "memory_bytes": 1 << 20}, "drain_timeout_ms": 100})
     g = Ranks(daemon.client, "full", 2)
+    until(lambda: daemon.metric("lossd_open_calls") == 0)  # a call is open until the daemon sees its answer gone
     waiting = background(lambda: g.compute(0, 1, 20000))
     g.wait_for(0, "WAITING")
     error = daemon.client.refused("LeaveGroup", {"group": "full", "rank": 1})
