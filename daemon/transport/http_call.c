@@ -71,6 +71,8 @@ void call_destroy(struct http_call *call)
         return;
     call_release_memory(call);
     budget_give(call->budget, call->answer_bytes);
+    if (call->is_limited)
+        (void)gauge_add(&call->http->limited_calls, -1);
     if (call->is_open)
         (void)gauge_add(&call->http->counters->open_calls, -1);
     free(call->path);
@@ -185,14 +187,22 @@ static enum lossd_status overloaded(struct lossd_error *err, const char *limit, 
 }
 
 /* Calls that only read are small and short, and show what is wrong when nothing else is taken any more. */
-static enum lossd_status admit_reader(struct http_call *call)
+static void admit_reader(struct http_call *call)
 {
     struct http *http = call->http;
 
     if (budget_room(http->budget) < http->reserve.limit_bytes)
         call->budget = call->submission.arena.budget = &http->reserve;
-    (void)gauge_add(&http->counters->open_calls, 1);
-    return LOSSD_OK;
+}
+
+static bool take_place(struct http_call *call)
+{
+    struct http *http = call->http;
+
+    call->is_limited = gauge_add(&http->limited_calls, 1) < http->settings.open_calls;
+    if (!call->is_limited)
+        (void)gauge_add(&http->limited_calls, -1);
+    return call->is_limited;
 }
 
 static enum lossd_status admit(struct http_call *call, struct lossd_error *err)
@@ -203,11 +213,12 @@ static enum lossd_status admit(struct http_call *call, struct lossd_error *err)
         return error_set(err, LOSSD_SHUTTING_DOWN, "", "the daemon is shutting down");
     if (call->connection->is_surplus && !call->method->allows_get)
         return overloaded(err, "connections", http->settings.connections, "connections");
-    call->is_open = true;
     if (call->method->allows_get)
-        return admit_reader(call);
-    if (gauge_add(&http->counters->open_calls, 1) >= http->settings.open_calls)
+        admit_reader(call);
+    else if (!take_place(call))
         return overloaded(err, "open_calls", http->settings.open_calls, "calls");
+    call->is_open = true;
+    (void)gauge_add(&http->counters->open_calls, 1);
     return LOSSD_OK;
 }
 

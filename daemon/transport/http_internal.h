@@ -55,7 +55,8 @@ struct http {
     struct rpc_context rpc;
     struct page_context pages;
     atomic_bool closed;
-    atomic_int_least64_t log_second; /* of the lines counted in log_lines */
+    atomic_int_least64_t limited_calls; /* of open_calls: those that limits.open_calls is about */
+    atomic_int_least64_t log_second;    /* of the lines counted in log_lines */
     atomic_uint log_lines;
 
     struct MHD_Daemon *daemons[MAX_LISTENERS]; /* main thread only */
@@ -90,7 +91,8 @@ struct http_call {
     const char *query;     /* behind the question mark; NULL where there is none */
     bool has_clean_target; /* no space in it */
     bool is_get;
-    bool is_open; /* counted in open_calls */
+    bool is_limited; /* counted in limited_calls */
+    bool is_open;    /* counted in open_calls */
     bool close_connection;
     int64_t head_ns; /* when the head was complete */
 

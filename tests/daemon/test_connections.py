@@ -6,7 +6,7 @@ import time
 import pytest
 
 from harness import PATHS, RpcError, background, instrumented
-from small import Ranks, batch
+from small import BCE, Ranks, batch
 
 LIST = PATHS["ListGroups"]
 
@@ -173,12 +173,12 @@ def test_a_client_that_has_closed_its_side_gets_its_answer_and_is_not_kept(daemo
 
 
 def test_reading_calls_are_taken_when_calls_and_memory_are_used_up(start):
-    daemon = start({"limits": {"open_calls": 1, "memory_bytes": 1 << 20}, "drain_timeout_ms": 100})
-    g = Ranks(daemon.client, "full", 2)
-    until(lambda: daemon.metric("lossd_open_calls") == 0)  # a call is open until the daemon sees its answer gone
-    waiting = background(lambda: g.compute(0, 1, 20000))
-    g.wait_for(0, "WAITING")
-    error = daemon.client.refused("LeaveGroup", {"group": "full", "rank": 1})
+    daemon = start({"limits": {"open_calls": 1, "memory_bytes": 1 << 20}, "drain_timeout_ms": 100,
+                    "groups": [{"name": "full", "world_size": 2, "config": BCE}]})
+    client = daemon.client
+    waiting = background(lambda: client.call("ComputeLoss", {"group": "full", "rank": 0, "step": 1, **batch(20000)}))
+    until(lambda: daemon.metric("lossd_parked_calls") == 1)
+    error = client.refused("LeaveGroup", {"group": "full", "rank": 1})
     assert (error.reason, error.metadata) == ("OVERLOADED", {"limit": "open_calls"})
     for _ in range(20):
         for codec in ("json", "proto"):
@@ -186,6 +186,15 @@ def test_reading_calls_are_taken_when_calls_and_memory_are_used_up(start):
             assert rpc.call("Check", {}).status == 1
             assert rpc.call("ListGroups", {}).groups[0].name == "full" == rpc.group("full").name
     assert not waiting.done()
+
+
+def test_calls_that_only_read_take_no_place_of_others(start):
+    daemon = start({"limits": {"open_calls": 1}})
+    reading = [send(daemon, HALF) for _ in range(3)]
+    until(lambda: daemon.metric("lossd_open_calls") == 3)
+    assert daemon.client.refused("LeaveGroup", {"group": "g", "rank": 0}).reason == "GROUP_NOT_FOUND"
+    for sock in reading:
+        sock.close()
 
 
 @pytest.mark.plain
