@@ -353,8 +353,10 @@ enum lossd_status error_out_of_order(struct lossd_error *err, uint64_t expected,
 enum lossd_status error_conflict(struct lossd_error *err, uint64_t step, bool is_done)
 {
     (void)error_set(err, LOSSD_STEP_PAYLOAD_CONFLICT, "",
-                    "step %" PRIu64 " %s with other counts or weights of this rank", step,
-                    is_done ? "is done" : "is being summed");
+                    "step %" PRIu64
+                    " %s, and the counts or weights of this batch are not those that this rank promised "
+                    "or sent before; a batch with weights or with rows labelled -100 can't be announced",
+                    step, is_done ? "is done" : "is being summed");
     error_add_metadata(err, "step", "%" PRIu64, step);
     return LOSSD_STEP_PAYLOAD_CONFLICT;
 }

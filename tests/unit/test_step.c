@@ -74,6 +74,9 @@ START_TEST(a_done_step_again_with_other_counts_is_a_conflict)
     assert_failed(submit(lab, 0, 0, 2, 7), LOSSD_STEP_PAYLOAD_CONFLICT);
     ck_assert_int_eq(announce(lab, 0, 0, 6, 2), LOSSD_STEP_PAYLOAD_CONFLICT);
     ck_assert_str_eq(metadata(&lab->err, "step"), "0");
+    ck_assert_str_eq(lab->err.message,
+                     "step 0 is done, and the counts or weights of this batch are not those that this rank promised or "
+                     "sent before; a batch with weights or with rows labelled -100 can't be announced");
     lab_close(lab);
 }
 END_TEST
