@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -186,6 +187,30 @@ static enum lossd_status read_message(const Lossd__V1__DaemonConfig *message, st
     return status;
 }
 
+/* Where in the text it is, for who has an editor: errors of JSON say how many bytes come before it. */
+static void add_line_and_column(const char *text, size_t size, struct lossd_error *err)
+{
+    const size_t used = strlen(err->message);
+    size_t cursor = 0;
+    const char *key;
+    const char *value;
+
+    while (error_next_metadata(err, &cursor, &key, &value)) {
+        const size_t offset = strcmp(key, "offset") == 0 ? strtoul(value, NULL, 10) : SIZE_MAX;
+        size_t line = 1;
+        size_t column = 1;
+
+        if (offset > size)
+            continue;
+        for (size_t i = 0; i < offset; i++) {
+            line += text[i] == '\n';
+            column = text[i] == '\n' ? 1 : column + 1;
+        }
+        (void)snprintf(err->message + used, sizeof err->message - used, " (line %zu, column %zu)", line, column);
+        return;
+    }
+}
+
 /* The text is kept: the message may point into it. */
 static enum lossd_status parse(const char *text, size_t size, struct config *config, struct lossd_error *err)
 {
@@ -198,8 +223,10 @@ static enum lossd_status parse(const char *text, size_t size, struct config *con
         return error_set(err, LOSSD_INTERNAL, "", "out of memory");
     status = message_decode(CODEC_JSON, &lossd__v1__daemon_config__descriptor, copy, size, &limits, &config->arena,
                             &message, err);
-    if (status != LOSSD_OK)
+    if (status != LOSSD_OK) {
+        add_line_and_column(text, size, err);
         return status;
+    }
     return read_message((const Lossd__V1__DaemonConfig *)message, config, err);
 }
 
@@ -218,9 +245,9 @@ enum lossd_status config_parse(const char *text, size_t size, struct config *con
     return LOSSD_OK;
 }
 
-static enum lossd_status read_error(const char *path, struct lossd_error *err)
+static enum lossd_status read_error(struct lossd_error *err)
 {
-    return error_set(err, LOSSD_INVALID_ARGUMENT, "", "%s: %s", path, strerror(errno));
+    return error_set(err, LOSSD_INVALID_ARGUMENT, "", "can't be read: %s", strerror(errno));
 }
 
 /* text: from malloc. A FIFO would be waited for, and a device might never end. */
@@ -234,9 +261,9 @@ static enum lossd_status read_file(const char *path, char **text, size_t *size, 
     ssize_t got;
 
     if (fd < 0 || fstat(fd, &file) != 0)
-        return read_error(path, err);
+        return read_error(err);
     if (!S_ISREG(file.st_mode))
-        return error_set(err, LOSSD_INVALID_ARGUMENT, "", "%s is not a regular file", path);
+        return error_set(err, LOSSD_INVALID_ARGUMENT, "", "is not a regular file");
     do {
         if (length == capacity) {
             char *more = realloc(bytes, capacity = capacity == 0 ? 65536 : 2 * capacity);
@@ -247,10 +274,10 @@ static enum lossd_status read_file(const char *path, char **text, size_t *size, 
         }
         got = read(fd, bytes + length, capacity - length);
         if (got < 0)
-            return read_error(path, err);
+            return read_error(err);
         length += (size_t)got;
         if (length > CONFIG_MAX_FILE_BYTES)
-            return error_set(err, LOSSD_LIMIT_EXCEEDED, "", "%s is larger than %d bytes", path, CONFIG_MAX_FILE_BYTES);
+            return error_set(err, LOSSD_LIMIT_EXCEEDED, "", "is larger than %d bytes", CONFIG_MAX_FILE_BYTES);
     } while (got > 0);
     *text = bytes;
     bytes = NULL;

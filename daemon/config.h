@@ -42,7 +42,8 @@ struct config {
  *
  * path  NULL for the defaults alone.
  *
- * Every failure has the path of its key as field: LOSSD_MALFORMED_REQUEST (not JSON, or no such key),
+ * Every failure has the path of its key as field, and none names the file: LOSSD_MALFORMED_REQUEST (not JSON, or no
+ * such key; with line and column),
  * LOSSD_INVALID_ARGUMENT (out of range; a file that can't be read, with the system's reason, or is no regular one),
  * LOSSD_INVALID_CONFIG (a group's config), LOSSD_LIMIT_EXCEEDED (larger than CONFIG_MAX_FILE_BYTES, more groups, tasks,
  * … than its own limits allow), LOSSD_INTERNAL (out of memory). *config needs config_finish after success only.

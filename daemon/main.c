@@ -127,12 +127,12 @@ static void apply_arguments(const struct arguments *arguments, struct config *co
 }
 
 /* One line, and the exit status: the system may think otherwise next time, a configuration does not mend itself. */
-static int report(const struct arguments *arguments, const struct lossd_error *err)
+static int report(const struct arguments *arguments, const char *event, const struct lossd_error *err)
 {
     const bool is_given = arguments->num_listen > 0 && strncmp(err->field, "listen", 6) == 0;
     const char *path = arguments->config_path;
 
-    log_line(LOG_LEVEL_ERROR, "event=start_failed file=%s %s%s%s", is_given || path == NULL ? "-" : path,
+    log_line(LOG_LEVEL_ERROR, "event=%s file=%s %s%s%s", event, is_given || path == NULL ? "-" : path,
              is_given ? "--listen" : err->field, err->field[0] == '\0' ? "" : ": ", err->message);
     if (err->status == LOSSD_INTERNAL)
         return EX_OSERR;
@@ -146,7 +146,7 @@ static int serve(const struct arguments *arguments, struct config *config)
 
     error_init(&err);
     if (server_start(config, &server, &err) != LOSSD_OK)
-        return report(arguments, &err);
+        return report(arguments, "start_failed", &err);
     if (!server_run(server)) {
         log_line(LOG_LEVEL_WARNING, "event=stopped some calls could not be answered");
         _exit(EXIT_SUCCESS);
@@ -163,7 +163,7 @@ static int run(const struct arguments *arguments, struct config *config)
     error_init(&err);
     apply_arguments(arguments, config);
     if (config_check_listen(config, &err) != LOSSD_OK)
-        return report(arguments, &err);
+        return report(arguments, "config_invalid", &err);
     if (!arguments->check)
         return serve(arguments, config);
     (void)puts("ok");
@@ -181,7 +181,7 @@ int main(int argc, char **argv)
     error_init(&err);
     if (config_load(arguments.config_path, &config, &err) != LOSSD_OK) {
         arguments.num_listen = 0; /* the address that is wrong is the file's */
-        return report(&arguments, &err);
+        return report(&arguments, "config_invalid", &err);
     }
     exit_status = run(&arguments, &config);
     config_finish(&config);

@@ -16,21 +16,21 @@ static const char *type_name(ProtobufCType type)
 {
     switch (type) {
     case PROTOBUF_C_TYPE_FLOAT:
-        return "binary32";
+        return "a float";
     case PROTOBUF_C_TYPE_DOUBLE:
-        return "binary64";
+        return "a double";
     case PROTOBUF_C_TYPE_UINT32:
     case PROTOBUF_C_TYPE_FIXED32:
-        return "uint32";
+        return "a uint32";
     case PROTOBUF_C_TYPE_UINT64:
     case PROTOBUF_C_TYPE_FIXED64:
-        return "uint64";
+        return "a uint64";
     case PROTOBUF_C_TYPE_INT64:
     case PROTOBUF_C_TYPE_SINT64:
     case PROTOBUF_C_TYPE_SFIXED64:
-        return "int64";
+        return "an int64";
     default:
-        return "int32";
+        return "an int32";
     }
 }
 

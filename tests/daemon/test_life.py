@@ -39,6 +39,8 @@ def test_a_wrong_configuration_exits_with_78_and_names_the_field(tmp_path, text,
     for args in (["--config", str(file)], ["--check", "--config", str(file)]):
         result = lossd(*args)
         assert result.returncode == 78 and field in result.stderr, result
+        assert "event=config_invalid " in result.stderr, result
+        assert result.stderr.count(str(file)) == 1, "the file is named once"
 
 
 def test_check_and_version(tmp_path):
@@ -47,7 +49,8 @@ def test_check_and_version(tmp_path):
     assert lossd("--check", "--config", str(file)).returncode == 0
     result = lossd("--version")
     assert result.returncode == 0 and "lossd" in result.stdout + result.stderr
-    assert lossd("--config", str(tmp_path / "missing")).returncode == 78
+    missing = lossd("--config", str(tmp_path / "missing"))
+    assert missing.returncode == 78 and missing.stderr.count("missing") == 1, missing
 
 
 def test_other_addresses_need_insecure(tmp_path):

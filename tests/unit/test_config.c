@@ -187,7 +187,22 @@ START_TEST(a_file_that_is_too_large_or_absent_is_refused)
     (void)close(fd);
     (void)unlink(path);
     ck_assert_int_eq(config_load(path, &config, &err), LOSSD_INVALID_ARGUMENT);
-    ck_assert_ptr_nonnull(strstr(err.message, "No such file"));
+    ck_assert_str_eq(err.message, "can't be read: No such file or directory");
+}
+END_TEST
+
+START_TEST(what_is_no_json_or_no_key_has_a_line_and_a_column)
+{
+    struct config config;
+    struct lossd_error err;
+
+    ck_assert_int_eq(parse("{\"insecure\": maybe}", &config, &err), LOSSD_MALFORMED_REQUEST);
+    ck_assert_msg(strstr(err.message, " (line 1, column 14)") != NULL, "%s", err.message);
+    ck_assert_int_eq(parse("{\n  \"listen\": [],\n  \"lisen\": 3}", &config, &err), LOSSD_MALFORMED_REQUEST);
+    ck_assert_str_eq(err.field, "lisen");
+    ck_assert_msg(strstr(err.message, " (line 3, column 3)") != NULL, "%s", err.message);
+    ck_assert_int_eq(parse("{\"httpThreads\": 0}", &config, &err), LOSSD_INVALID_ARGUMENT);
+    ck_assert_ptr_null(strstr(err.message, "line"));
 }
 END_TEST
 
@@ -258,6 +273,7 @@ int main(void)
     tcase_add_test(tcase, what_is_no_regular_file_is_refused_and_not_waited_for);
     tcase_add_test(tcase, a_file_is_read_whole);
     tcase_add_test(tcase, a_file_that_is_too_large_or_absent_is_refused);
+    tcase_add_test(tcase, what_is_no_json_or_no_key_has_a_line_and_a_column);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }
