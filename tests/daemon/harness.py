@@ -53,6 +53,7 @@ def compile_schema():
 
 
 _schema = compile_schema()
+config_pb2 = importlib.import_module("lossd.v1.config_pb2")
 loss_pb2 = importlib.import_module("lossd.v1.loss_pb2")
 group_pb2 = importlib.import_module("lossd.v1.group_pb2")
 error_pb2 = importlib.import_module("lossd.v1.error_pb2")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import reference
-from harness import fresh, together
+from harness import config_pb2, fresh, together
 
 RNG = np.random.default_rng(11)
 LENGTHS = [[3, 0, 4, 1], [2], [5, 6, 1, 0, 3]]
@@ -90,6 +90,13 @@ def answers_of(client, config, batches):
             raise answer
     client.leave_all(group, world)
     return answers
+
+
+def test_every_loss_of_the_schema_has_a_formula_and_a_case():
+    kinds = {field.name for field in config_pb2.LossConfig.DESCRIPTOR.oneofs_by_name["loss"].fields}
+    used = {kind for config, _ in CASES.values() for t in config["tasks"] for loss in t["losses"]
+            for kind in loss if kind != "weight"}
+    assert kinds == set(reference.LOSSES) == used
 
 
 @pytest.mark.parametrize("name", CASES)

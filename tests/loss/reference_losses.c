@@ -14,36 +14,57 @@ long double reference_sigmoid(long double x)
     return x >= 0.0L ? 1.0L / (1.0L + expl(-x)) : expl(x) / (1.0L + expl(x));
 }
 
-static void row_loss(const struct loss_config *loss, long double z, long double y, long double *value,
-                     long double *slope, long double *largest)
+static void cross_entropy(const struct loss_config *loss, long double z, long double y, long double *value,
+                          long double *slope)
+{
+    const long double s = loss->binary_cross_entropy.label_smoothing;
+    const long double t = y * (1.0L - s) + s / 2.0L;
+
+    *value = t * reference_softplus(-z) + (1.0L - t) * reference_softplus(z);
+    *slope = (1.0L - t) * reference_sigmoid(z) - t * reference_sigmoid(-z);
+}
+
+static void focal(const struct loss_config *loss, long double z, long double y, long double *value, long double *slope)
 {
     const long double p = reference_sigmoid(z);
     const long double q = reference_sigmoid(-z);
+    const long double a = loss->binary_focal.alpha;
+    const long double g = loss->binary_focal.gamma;
+    const long double up = a * y * powl(q, g);
+    const long double down = (1.0L - a) * (1.0L - y) * powl(p, g);
+    const long double bce = y * reference_softplus(-z) + (1.0L - y) * reference_softplus(z);
 
+    *value = (up + down) * bce;
+    *slope = (up + down) * ((1.0L - y) * p - y * q);
+    if (!loss->binary_focal.detach_weight)
+        *slope += bce * g * (down * q - up * p);
+}
+
+/* The compiler refuses a kind without a case. */
+static void row_loss(const struct loss_config *loss, long double z, long double y, long double *value,
+                     long double *slope, long double *largest)
+{
     *largest = 1.0L;
-    if (loss->kind == LOSS_L2) {
+    switch (loss->kind) {
+    case LOSS_L2:
         *value = (z - y) * (z - y);
         *slope = 2.0L * (z - y);
         *largest = fabsl(*slope);
-    } else if (loss->kind == LOSS_BINARY_CROSS_ENTROPY) {
-        const long double s = loss->binary_cross_entropy.label_smoothing;
-        const long double t = y * (1.0L - s) + s / 2.0L;
-
-        *value = t * reference_softplus(-z) + (1.0L - t) * reference_softplus(z);
-        *slope = (1.0L - t) * p - t * q;
-    } else {
-        const long double a = loss->binary_focal.alpha;
-        const long double g = loss->binary_focal.gamma;
-        const long double up = a * y * powl(q, g);
-        const long double down = (1.0L - a) * (1.0L - y) * powl(p, g);
-        const long double bce = y * reference_softplus(-z) + (1.0L - y) * reference_softplus(z);
-
-        *value = (up + down) * bce;
-        *slope = (up + down) * ((1.0L - y) * p - y * q);
-        if (!loss->binary_focal.detach_weight)
-            *slope += bce * g * (down * q - up * p);
-        *largest = fmaxl(a, 1.0L - a);
+        return;
+    case LOSS_BINARY_CROSS_ENTROPY:
+        cross_entropy(loss, z, y, value, slope);
+        return;
+    case LOSS_BINARY_FOCAL:
+        focal(loss, z, y, value, slope);
+        *largest = fmaxl((long double)loss->binary_focal.alpha, 1.0L - (long double)loss->binary_focal.alpha);
+        return;
+    case LOSS_SOFTMAX_CROSS_ENTROPY:
+    case LOSS_JRC:
+    case LOSS_LISTWISE_RANK:
+    case NUM_LOSS_KINDS:
+        break;
     }
+    abort(); /* no loss of single rows */
 }
 
 void reference_pointwise(const struct reference_input *in, const struct loss_config *loss, long double unit,

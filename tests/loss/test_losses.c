@@ -33,6 +33,27 @@ static void run_random(uint64_t seed, const struct random_limits *limits)
     world_destroy(world);
 }
 
+START_TEST(every_kind_of_loss_is_drawn)
+{
+    const struct random_limits limits = {.max_tasks = 3, .max_requests = 1, .max_length = 1};
+    struct random random = {1};
+    unsigned drawn[NUM_LOSS_KINDS] = {0};
+    struct group_config config;
+    struct arena arena;
+
+    arena_init(&arena, 1 << 20, NULL);
+    for (int i = 0; i < 500; i++) {
+        random_config(&random, &limits, &arena, &config);
+        for (size_t t = 0; t < config.num_tasks; t++)
+            for (size_t l = 0; l < config.tasks[t].num_losses; l++)
+                drawn[config.tasks[t].losses[l].kind]++;
+    }
+    for (int kind = 0; kind < NUM_LOSS_KINDS; kind++)
+        ck_assert_msg(drawn[kind] >= 20, "kind %d was drawn %u times", kind, drawn[kind]);
+    arena_finish(&arena);
+}
+END_TEST
+
 START_TEST(small_batches_agree_with_the_reference)
 {
     const struct random_limits limits = {.max_tasks = 3, .max_requests = 8, .max_length = 9, .max_logit = 100.0};
@@ -153,6 +174,7 @@ int main(void)
     TCase *tcase = tcase_create("reference");
 
     tcase_set_timeout(tcase, 120);
+    tcase_add_test(tcase, every_kind_of_loss_is_drawn);
     tcase_add_loop_test(tcase, small_batches_agree_with_the_reference, 0, 6);
     tcase_add_loop_test(tcase, extreme_logits_agree_with_the_reference, 0, 3);
     tcase_add_loop_test(tcase, logits_that_are_not_finite_leave_their_unit_out_with_zero, 0, 3);
