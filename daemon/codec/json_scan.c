@@ -132,8 +132,10 @@ static enum lossd_status scan_number_array(struct scanner *s, ProtobufCType type
         return status;
     if (capacity == 0)
         return json_fail(&s->c, s->c.end, "the array has no end");
-    if (json_leave_if_empty(&s->c, ']'))
-        return add_cut(s, begin, arena_alloc(s->arena, 0), 0);
+    if (json_leave_if_empty(&s->c, ']')) {
+        values = arena_alloc(s->arena, 0);
+        return values == NULL ? fail_memory(s) : add_cut(s, begin, values, 0);
+    }
     values = capacity <= SIZE_MAX / size ? arena_alloc(s->arena, capacity * size) : NULL;
     if (values == NULL)
         return fail_memory(s);

@@ -186,21 +186,22 @@ static enum lossd_status read_message(struct reader *r, const ProtobufCMessageDe
     return LOSSD_OK;
 }
 
-/* Feed json-c a part of the text, which may be longer than its int says. NULL until the object is complete. */
-static struct json_object *feed(struct json_tokener *tokener, const char *text, size_t length)
+/*
+ * Feed json-c a part of the text, which may be longer than its int says. *object is set where that completes it. False
+ * where json-c refuses: it would go on behind the fault, with a tree that does not fit the cuts.
+ */
+static bool feed(struct json_tokener *tokener, const char *text, size_t length, struct json_object **object)
 {
-    struct json_object *object = NULL;
-
-    while (length > 0 && object == NULL) {
+    while (length > 0 && *object == NULL) {
         const int part = length < INT_MAX ? (int)length : INT_MAX;
 
-        object = json_tokener_parse_ex(tokener, text, part);
-        if (object == NULL && json_tokener_get_error(tokener) != json_tokener_continue)
-            return NULL;
+        *object = json_tokener_parse_ex(tokener, text, part);
+        if (*object == NULL && json_tokener_get_error(tokener) != json_tokener_continue)
+            return false;
         text += part;
         length -= (size_t)part;
     }
-    return object;
+    return true;
 }
 
 static struct json_object *parse_tree(const uint8_t *body, size_t size, const struct json_scan *scan, int depth)
@@ -209,20 +210,21 @@ static struct json_object *parse_tree(const uint8_t *body, size_t size, const st
     struct json_object *object = NULL;
     const char *text = (const char *)body;
     size_t at = 0;
+    bool fed = true;
 
     if (tokener == NULL)
         return NULL;
-    for (size_t i = 0; i < scan->num_cuts; i++) {
+    for (size_t i = 0; i < scan->num_cuts && fed; i++) {
         const struct json_cut *cut = &scan->cuts[i];
         char stand_in[24] = "\"\":null";
 
         if (cut->values != NULL)
             (void)snprintf(stand_in, sizeof stand_in, "%zu", i);
-        (void)feed(tokener, text + at, cut->begin - at);
-        (void)feed(tokener, stand_in, strlen(stand_in));
+        fed = feed(tokener, text + at, cut->begin - at, &object) && feed(tokener, stand_in, strlen(stand_in), &object);
         at = cut->end;
     }
-    object = feed(tokener, text + at, size - at);
+    if (fed)
+        (void)feed(tokener, text + at, size - at, &object);
     json_tokener_free(tokener);
     return object;
 }

@@ -300,6 +300,47 @@ START_TEST(unknown_members_are_skipped_where_that_is_asked_for)
 }
 END_TEST
 
+/* {"tasks":[{"logits":[0, 1000 times]} 3 times, {"logits":[0, count times]}],"lengths":[]} */
+static size_t write_lists(char *text, size_t count)
+{
+    char *p = stpcpy(text, "{\"tasks\":[");
+
+    for (int list = 0; list < 4; list++) {
+        p = stpcpy(p, list == 0 ? "{\"logits\":[0" : ",{\"logits\":[0");
+        for (size_t i = 1; i < (list < 3 ? 1000 : count); i++)
+            p = stpcpy(p, ",0");
+        p = stpcpy(p, "]}");
+    }
+    return (size_t)(stpcpy(p, "],\"lengths\":[]}") - text);
+}
+
+/* The budget holds one chunk of the arena, which ends somewhere in the last arrays: also right before the empty one. */
+START_TEST(a_scan_that_runs_out_of_memory_anywhere_is_an_error)
+{
+    const struct decode_limits limits = {.json_depth = 32};
+    size_t outcomes[2] = {0};
+    char text[9000];
+
+    for (size_t count = 1; count <= 1000; count++) {
+        const size_t size = write_lists(text, count);
+        struct memory_budget budget = {.limit_bytes = 20000};
+        struct json_scan scan;
+        struct lossd_error err;
+        struct arena arena;
+        enum lossd_status status;
+
+        arena_init(&arena, 1 << 20, &budget);
+        status = json_scan(REQUEST, (const uint8_t *)text, size, &limits, &arena, &scan, &err);
+        ck_assert(status == LOSSD_OK || status == LOSSD_LIMIT_EXCEEDED);
+        for (size_t i = 0; status == LOSSD_OK && i < scan.num_cuts; i++)
+            ck_assert_ptr_nonnull(scan.cuts[i].values);
+        outcomes[status != LOSSD_OK]++;
+        arena_finish(&arena);
+    }
+    ck_assert(outcomes[0] > 0 && outcomes[1] > 0);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("json_scan");
@@ -311,6 +352,7 @@ int main(void)
     tcase_add_test(tcase, errors_name_the_field);
     tcase_add_test(tcase, the_depth_limit_can_be_reached_and_not_passed);
     tcase_add_test(tcase, unknown_members_are_skipped_where_that_is_asked_for);
+    tcase_add_test(tcase, a_scan_that_runs_out_of_memory_anywhere_is_an_error);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }
