@@ -18,6 +18,8 @@ enum {
     MAX_EXPONENT = 1 << 30, /* far past any number, far from overflow */
     SLOW_DIGITS = 800,      /* the middle of two binary64 has at most 767 significant digits */
     ALWAYS_FIT = 19,        /* digits in 64 bits */
+    EXPONENT_TEXT = 32,     /* characters, with the e and a NUL */
+    CANONICAL_TEXT = SLOW_DIGITS + 1 + EXPONENT_TEXT,
 };
 
 static bool is_digit(uint8_t c)
@@ -154,7 +156,7 @@ const uint8_t *decimal_parse(const uint8_t *text, const uint8_t *end, struct dec
  * The number again as digits and exponent without a point, short and of the same rounding: past SLOW_DIGITS only
  * whether something follows can matter, which one more digit says.
  */
-static void canonical_text(const struct decimal *decimal, char text[SLOW_DIGITS + 32])
+static void canonical_text(const struct decimal *decimal, char text[CANONICAL_TEXT])
 {
     size_t length = 0;
     size_t dropped = 0;
@@ -180,12 +182,12 @@ static void canonical_text(const struct decimal *decimal, char text[SLOW_DIGITS 
     }
     if (length == decimal->negative)
         text[length++] = '0';
-    (void)snprintf(text + length, 32, "e%lld", (long long)(decimal->scale + (int64_t)dropped));
+    (void)snprintf(text + length, EXPONENT_TEXT, "e%lld", (long long)(decimal->scale + (int64_t)dropped));
 }
 
 static bool float_by_strtof(const struct decimal *decimal, float *value)
 {
-    char text[SLOW_DIGITS + 32];
+    char text[CANONICAL_TEXT];
 
     canonical_text(decimal, text);
     *value = strtof(text, NULL);
@@ -238,7 +240,7 @@ size_t decimal_read_floats(const uint8_t **text, const uint8_t *end, float *valu
 bool decimal_to_double(const struct decimal *decimal, double *value)
 {
     const int64_t exponent = decimal->exponent;
-    char text[SLOW_DIGITS + 32];
+    char text[CANONICAL_TEXT];
 
     if (decimal->digits <= UINT64_C(1) << 53 && exponent >= -MAX_EXACT_POWER && exponent <= MAX_EXACT_POWER) {
         const double digits = (double)decimal->digits;
