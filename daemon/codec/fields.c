@@ -27,9 +27,9 @@ const ProtobufCFieldDescriptor *field_by_key(const ProtobufCMessageDescriptor *d
     for (unsigned i = 0; i < descriptor->n_fields; i++) {
         const ProtobufCFieldDescriptor *field = &descriptor->fields[i];
 
-        if (length == 0 || key[0] != field->name[0])
-            if (field->name[0] != '_')
-                continue;
+        /* Both names begin alike, but for one in front of which there is an underscore. */
+        if ((length == 0 || key[0] != field->name[0]) && field->name[0] != '_')
+            continue;
         if (strlen(field->name) == length && memcmp(field->name, key, length) == 0)
             return field;
         if (field_json_name(field, name) == length && memcmp(name, key, length) == 0)

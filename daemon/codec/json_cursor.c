@@ -46,10 +46,6 @@ enum lossd_status json_enter(struct json_cursor *c)
     return LOSSD_LIMIT_EXCEEDED;
 }
 
-/*
- * Behind an element or member: *more where a comma follows, false (and left) where the bracket does. The byte behind a
- * comma is the next element's.
- */
 enum lossd_status json_next_or_leave(struct json_cursor *c, char bracket, bool *more)
 {
     json_space(c);
@@ -64,7 +60,6 @@ enum lossd_status json_next_or_leave(struct json_cursor *c, char bracket, bool *
     return LOSSD_OK;
 }
 
-/* Behind an opening bracket. */
 bool json_leave_if_empty(struct json_cursor *c, char bracket)
 {
     json_space(c);
@@ -114,7 +109,6 @@ enum lossd_status json_bare_number(struct json_cursor *c)
     return LOSSD_OK;
 }
 
-/* A value of any kind, for members that are skipped. */
 static enum lossd_status skip_container(struct json_cursor *c, char bracket)
 {
     const bool is_object = bracket == '}';

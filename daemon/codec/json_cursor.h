@@ -51,7 +51,7 @@ enum lossd_status json_string_at(struct json_cursor *c, struct json_string *stri
 CHECK_RESULT
 enum lossd_status json_bare_number(struct json_cursor *c);
 
-/* Behind a value of any kind. */
+/* Behind a value of any kind: a member that is skipped. */
 CHECK_RESULT
 enum lossd_status json_skip_value(struct json_cursor *c);
 

@@ -1,4 +1,4 @@
-/* The words of JSON: white space, strings, literals. For json_scan, which knows the grammar around them. */
+/* White space and strings of JSON. For json_cursor and json_numbers, which know what may be around them. */
 #ifndef CODEC_JSON_TEXT_H
 #define CODEC_JSON_TEXT_H
 
@@ -29,7 +29,7 @@ const uint8_t *json_parse_string(const uint8_t *p, const uint8_t *end, struct js
 /* What a valid string stands for. False where it is longer than size. */
 bool json_unescape(const struct json_string *string, char *text, size_t size, size_t *length);
 
-/* "an object", "a string", "a number", "true", "nothing", … by the first byte, for messages. */
+/* "an object", "a string", "a number", "a boolean", "the end", … by the first byte, for messages. */
 const char *json_kind_name(const uint8_t *p, const uint8_t *end);
 
 #endif

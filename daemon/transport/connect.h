@@ -54,9 +54,9 @@ enum { CONNECT_MAX_TIMEOUT_DIGITS = 10 };
 /*
  * The headers that POST and GET share.
  *
- * LOSSD_MALFORMED_REQUEST  Connect-Protocol-Version that is not 1; Connect-Timeout-Ms that is not 1 to 10 digits; one
- * of these or Content-Encoding twice LOSSD_NOT_SUPPORTED      Content-Encoding other than identity (metadata
- * "supported")
+ * LOSSD_MALFORMED_REQUEST, field the header's name, for a Connect-Protocol-Version that is not 1, a Connect-Timeout-Ms
+ * that is not 1 to 10 digits, and for one of these or Content-Encoding twice.
+ * LOSSD_NOT_SUPPORTED, field "Content-Encoding" (metadata "supported"), for another than identity.
  */
 CHECK_RESULT
 enum lossd_status connect_parse_common(const struct header_field *fields, size_t count, struct connect_head *head,

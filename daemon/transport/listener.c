@@ -34,7 +34,7 @@ static bool split_address(const char *address, char host[HOST_SIZE], const char 
     if (colon == NULL)
         return false;
     if (*address == '[') {
-        if (colon == address || colon[-1] != ']')
+        if (colon[-1] != ']')
             return false;
         start++;
         end--;
