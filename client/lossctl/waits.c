@@ -49,10 +49,11 @@ void waits_count_states(const Lossd__V1__Group *group, char *text, size_t size)
     }
 }
 
-/* What a line is about: those who wait in a step, or those in a state that have not come to it. */
+/* What a line is about: those who wait in a step or were refused in it, or those in a state that have not come to it.
+ */
 struct picked {
     uint64_t step;
-    bool waiting;
+    bool here; /* in the step, in this state */
     Lossd__V1__RankState state;
 };
 
@@ -60,9 +61,7 @@ static bool is_picked(const Lossd__V1__RankStatus *rank, const struct picked *pi
 {
     const bool at_step = rank->has_at_step && rank->at_step == picked->step;
 
-    if (picked->waiting)
-        return is_waiting(rank) && at_step;
-    return !at_step && rank->state == picked->state;
+    return at_step == picked->here && rank->state == picked->state;
 }
 
 /* "0-3,7" */
@@ -95,7 +94,9 @@ static size_t count_picked(const Lossd__V1__Group *group, const struct picked *p
 
 static void print_step(const Lossd__V1__Group *group, uint64_t step, FILE *file)
 {
-    const struct picked waiting = {.step = step, .waiting = true};
+    const struct picked waiting = {step, true, LOSSD__V1__RANK_STATE__RANK_STATE_WAITING};
+    const struct picked refused = {step, true, LOSSD__V1__RANK_STATE__RANK_STATE_REFUSED};
+    const size_t num_refused = count_picked(group, &refused);
     const bool is_one = count_picked(group, &waiting) == 1;
     const char *separator = is_one ? " waits for " : " wait for ";
     uint64_t since_ms = 0;
@@ -115,7 +116,13 @@ static void print_step(const Lossd__V1__Group *group, uint64_t step, FILE *file)
         fprintf(file, " (%s)", state_names[state]);
         separator = " and ";
     }
-    fprintf(file, ", since %.1f s\n", (double)since_ms / 1e3);
+    fprintf(file, ", since %.1f s", (double)since_ms / 1e3);
+    if (num_refused > 0) {
+        fputs(num_refused == 1 ? "; rank " : "; ranks ", file);
+        print_picked(group, &refused, file);
+        fputs(" refused, may send another", file);
+    }
+    fputc('\n', file);
 }
 
 void waits_print(const Lossd__V1__Group *group, FILE *file)

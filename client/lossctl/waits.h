@@ -15,7 +15,9 @@ void waits_count_states(const Lossd__V1__Group *group, char *text, size_t size);
 
 /*
  * A line for each step that a call waits in: "GROUP step 7: ranks 0-2 wait for 3 (idle) and 4 (left), since 3.2 s".
- * A rank is waited for while it has contributed nothing to the step. Nothing where nobody waits.
+ * A rank is waited for while it has contributed nothing to the step. One whose batch for it was refused is named
+ * behind:
+ * "; rank 5 refused, may send another". Nothing where nobody waits.
  */
 void waits_print(const Lossd__V1__Group *group, FILE *file);
 

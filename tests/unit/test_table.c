@@ -146,6 +146,26 @@ START_TEST(who_waits_for_whom_is_one_line_a_step)
 }
 END_TEST
 
+START_TEST(ranks_that_were_refused_in_the_step_are_named_behind)
+{
+    struct group_of_six six;
+    char *text;
+
+    make_six(&six);
+    set_rank(&six, 1, LOSSD__V1__RANK_STATE__RANK_STATE_REFUSED, 7, 100);
+    text = waits_of(&six);
+    ck_assert_str_eq(text, "ranking step 7: ranks 0,3 wait for 4-5 (never joined) and 2 (idle), since 3.2 s; "
+                           "rank 1 refused, may send another\n");
+    free(text);
+    set_rank(&six, 2, LOSSD__V1__RANK_STATE__RANK_STATE_REFUSED, 7, 100);
+    set_rank(&six, 5, LOSSD__V1__RANK_STATE__RANK_STATE_REFUSED, 6, 100);
+    text = waits_of(&six);
+    ck_assert_str_eq(text, "ranking step 7: ranks 0,3 wait for 4 (never joined) and 5 (refused), since 3.2 s; "
+                           "ranks 1-2 refused, may send another\n");
+    free(text);
+}
+END_TEST
+
 START_TEST(ranks_at_different_steps_wait_for_each_other)
 {
     struct group_of_six six;
@@ -199,6 +219,7 @@ int main(void)
     tcase_add_test(tcase, a_table_of_many_rows_keeps_them_all);
     tcase_add_test(tcase, an_empty_table_prints_nothing);
     tcase_add_test(tcase, who_waits_for_whom_is_one_line_a_step);
+    tcase_add_test(tcase, ranks_that_were_refused_in_the_step_are_named_behind);
     tcase_add_test(tcase, ranks_at_different_steps_wait_for_each_other);
     tcase_add_test(tcase, nobody_waits_where_all_are_idle);
     tcase_add_test(tcase, states_are_counted_and_cut_at_a_whole_entry);
