@@ -5,9 +5,8 @@
 #include "lossctl/ranks.h"
 
 /*
- * Ask the daemon for the groups of the files, and say on standard error which of their other ranks have not come to the
- * step yet: "lossctl: GROUP has 4 ranks; step 7 waits for other ranks too: 1,3". Nothing where nobody is; nothing
- * either where the daemon can't be asked, since the calls that follow say why.
+ * After rank_runs_ask: say on standard error which other ranks of the groups have not come to the step yet: "lossctl:
+ * GROUP has 4 ranks; step 7 waits for other ranks too: 1,3". Nothing where nobody is, or the group is not known.
  */
 void awaited_print(const struct rank_runs *ranks);
 

@@ -8,31 +8,9 @@
 #include "lossctl/check.h"
 #include "lossctl/command.h"
 #include "lossctl/ranks.h"
-#include "lossctl/table.h"
+#include "lossctl/terms.h"
 
 enum { SHOWN_GRADIENTS = 6 };
-
-static void print_terms(const Lossd__V1__ComputeLossResponse *response)
-{
-    struct table table;
-
-    table_init(&table, "llrrrrr");
-    table_row(&table, "  TASK", "TERM", "VALUE", "LOCAL MEAN", "SUM", "DENOMINATOR", "FACTOR");
-    for (size_t t = 0; t < response->n_tasks; t++) {
-        for (size_t i = 0; i < response->tasks[t]->n_terms; i++) {
-            const Lossd__V1__LossTerm *term = response->tasks[t]->terms[i];
-
-            table_cell(&table, "  %s", response->tasks[t]->name);
-            table_cell(&table, "%s", term->name);
-            table_cell(&table, "%.8g", term->value);
-            table_cell(&table, "%.8g", term->local_mean);
-            table_cell(&table, "%.8g", term->sum);
-            table_cell(&table, "%.8g", term->denominator);
-            table_cell(&table, "%.8g", term->factor);
-        }
-    }
-    (void)table_print_and_finish(&table, stdout);
-}
 
 static void print_gradients(const Lossd__V1__ComputeLossResponse *response)
 {
@@ -61,7 +39,7 @@ static void print_answer(const struct rank_run *run)
                response->local->requests, response->world->requests, response->request_factor,
                response->local->candidates, response->world->candidates, response->candidate_factor,
                response->world->ranks);
-    print_terms(response);
+    terms_print(run, stdout);
     print_gradients(response);
 }
 
@@ -77,17 +55,15 @@ static void print_json(const struct rank_run *run)
     free(json.bytes);
 }
 
-static void print_rank(const struct options *options, const struct rank_run *run)
+/* From the thread that the rank is sent from: whole lines. */
+static void print_failure(const struct rank_run *run)
 {
     char who[32];
 
     (void)snprintf(who, sizeof who, "rank %" PRIu32, run->request->rank);
-    if (options->json)
-        print_json(run);
-    else if (run->response != NULL)
-        print_answer(run);
-    else
-        failure_print(&run->failure, who);
+    flockfile(stderr);
+    failure_print(&run->failure, who);
+    funlockfile(stderr);
 }
 
 /* The culprit's code rather than that of those who were aborted with it. */
@@ -113,14 +89,23 @@ static int run_step(const struct options *options, struct rank_runs *ranks)
     if (exit_code == EXIT_DONE && options->check)
         exit_code = check_possible(ranks);
     if (exit_code == EXIT_DONE && options->join != NULL)
+        exit_code = rank_runs_check_whole(ranks);
+    if (exit_code == EXIT_DONE && options->join != NULL)
         exit_code = rank_runs_join(options, options->join, ranks);
     if (exit_code != EXIT_DONE)
         return exit_code;
+    rank_runs_ask(ranks);
     awaited_print(ranks);
-    rank_runs_send(ranks);
-    for (size_t i = 0; i < ranks->count; i++)
-        print_rank(options, &ranks->runs[i]);
+    rank_runs_send(ranks, options->json ? NULL : print_failure);
+    for (size_t i = 0; i < ranks->count; i++) {
+        if (options->json)
+            print_json(&ranks->runs[i]);
+        else if (ranks->runs[i].response != NULL)
+            print_answer(&ranks->runs[i]);
+    }
     exit_code = exit_code_of(ranks);
+    if (exit_code == EXIT_DONE && !options->json)
+        terms_print_means(ranks, stdout);
     return exit_code == EXIT_DONE && options->check ? check_against_whole(options, ranks) : exit_code;
 }
 

@@ -36,6 +36,11 @@ int rank_runs_load(const struct options *options, char **files, size_t count, st
     return exit_code;
 }
 
+bool rank_runs_same_group(const struct rank_run *a, const struct rank_run *b)
+{
+    return a->request->group != NULL && b->request->group != NULL && strcmp(a->request->group, b->request->group) == 0;
+}
+
 int rank_runs_check(const struct rank_runs *ranks)
 {
     for (size_t i = 0; i < ranks->count; i++) {
@@ -46,10 +51,31 @@ int rank_runs_check(const struct rank_runs *ranks)
         for (size_t before = 0; before < i; before++) {
             const struct rank_run *other = &ranks->runs[before];
 
-            if (run->request->rank == other->request->rank && strcmp(run->request->group, other->request->group) == 0)
+            if (run->request->rank == other->request->rank && rank_runs_same_group(run, other))
                 return complain(EXIT_INPUT, "%s and %s are both rank %" PRIu32 " of %s: each file is a rank of its own",
                                 other->file, run->file, run->request->rank, run->request->group);
         }
+    }
+    return EXIT_DONE;
+}
+
+int rank_runs_check_whole(const struct rank_runs *ranks)
+{
+    const struct rank_run *first = &ranks->runs[0];
+
+    for (size_t i = 0; i < ranks->count; i++) {
+        const struct rank_run *run = &ranks->runs[i];
+
+        if (!rank_runs_same_group(run, first))
+            return complain(EXIT_INPUT, "%s has the group %s, but --join joins one group, that of %s: %s", run->file,
+                            run->request->group, first->file, first->request->group);
+        if (!run->request->has_rank && ranks->count > 1)
+            return complain(EXIT_INPUT, "%s has no rank", run->file);
+        if (run->request->rank >= ranks->count)
+            return complain(EXIT_INPUT,
+                            "%s is rank %" PRIu32 ", but --join joins as many ranks as there are files: %zu, "
+                            "from 0 on",
+                            run->file, run->request->rank, ranks->count);
     }
     return EXIT_DONE;
 }
@@ -60,6 +86,7 @@ void rank_runs_finish(struct rank_runs *ranks)
         struct rank_run *run = &ranks->runs[i];
 
         rpc_close(&run->connection);
+        http_response_finish(&run->group_http);
         http_response_finish(&run->http);
         failure_finish(&run->failure);
         arena_finish(&run->arena);
@@ -113,17 +140,40 @@ int rank_runs_join(const struct options *options, const char *config_file, struc
     uint8_t *bytes = NULL;
     int exit_code = EXIT_INPUT;
 
-    for (size_t i = 1; i < ranks->count; i++)
-        if (strcmp(ranks->runs[i].request->group, ranks->runs[0].request->group) != 0)
-            return complain(EXIT_INPUT, "%s has the group %s, but --join joins one group, that of %s: %s",
-                            ranks->runs[i].file, ranks->runs[i].request->group, ranks->runs[0].file,
-                            ranks->runs[0].request->group);
     arena_init(&arena, ARENA_BYTES, NULL);
     if (input_message(config_file, &lossd__v1__group_config__descriptor, &arena, &bytes, &config))
         exit_code = join_all(options, (Lossd__V1__GroupConfig *)config, ranks);
     arena_finish(&arena);
     free(bytes);
     return exit_code;
+}
+
+static void ask(struct rank_run *run)
+{
+    Lossd__V1__GetGroupRequest request = LOSSD__V1__GET_GROUP_REQUEST__INIT;
+    ProtobufCMessage *message;
+    struct failure failure;
+
+    request.group = run->request->group;
+    if (rpc_call(&run->connection, "lossd.v1.GroupService/GetGroup", &request.base,
+                 &lossd__v1__get_group_response__descriptor, &run->arena, &run->group_http, &message, &failure))
+        run->group = ((const Lossd__V1__GetGroupResponse *)message)->group;
+    else
+        failure_finish(&failure); /* the calls that follow say why */
+}
+
+void rank_runs_ask(struct rank_runs *ranks)
+{
+    for (size_t i = 0; i < ranks->count; i++) {
+        size_t same = 0;
+
+        while (!rank_runs_same_group(&ranks->runs[same], &ranks->runs[i]))
+            same++;
+        if (same == i)
+            ask(&ranks->runs[i]);
+        else
+            ranks->runs[i].group = ranks->runs[same].group;
+    }
 }
 
 static void *send(void *context)
@@ -134,17 +184,23 @@ static void *send(void *context)
     if (rpc_call(&run->connection, "lossd.v1.LossService/ComputeLoss", &run->request->base,
                  &lossd__v1__compute_loss_response__descriptor, &run->arena, &run->http, &message, &run->failure))
         run->response = (Lossd__V1__ComputeLossResponse *)message;
+    else if (run->on_failure != NULL)
+        run->on_failure(run);
     return NULL;
 }
 
-void rank_runs_send(struct rank_runs *ranks)
+void rank_runs_send(struct rank_runs *ranks, void (*on_failure)(const struct rank_run *run))
 {
     for (size_t i = 0; i < ranks->count; i++) {
         struct rank_run *run = &ranks->runs[i];
 
+        run->on_failure = on_failure;
         run->started = pthread_create(&run->thread, NULL, send, run) == 0;
-        if (!run->started)
-            (void)failure_local(&run->failure, EXIT_LOCAL, "%s: no thread to send it from", run->file);
+        if (run->started)
+            continue;
+        (void)failure_local(&run->failure, EXIT_LOCAL, "%s: no thread to send it from", run->file);
+        if (on_failure != NULL)
+            on_failure(run);
     }
     for (size_t i = 0; i < ranks->count; i++)
         if (ranks->runs[i].started)

@@ -8,6 +8,7 @@
 #include "base/arena.h"
 #include "lossctl/command.h"
 #include "lossctl/rpc.h"
+#include "lossd/v1/group.pb-c.h"
 #include "lossd/v1/loss.pb-c.h"
 
 struct rank_run {
@@ -16,9 +17,12 @@ struct rank_run {
     uint8_t *bytes;     /* of the file */
     Lossd__V1__ComputeLossRequest *request;
     struct rpc_connection connection;
+    struct http_response group_http; /* what group points into */
+    const Lossd__V1__Group *group;   /* as it was before the step; NULL where the daemon did not say */
     struct http_response http;
-    Lossd__V1__ComputeLossResponse *response; /* NULL until answered, or where it failed */
-    struct failure failure;                   /* where response is NULL */
+    Lossd__V1__ComputeLossResponse *response;       /* NULL until answered, or where it failed */
+    struct failure failure;                         /* where response is NULL */
+    void (*on_failure)(const struct rank_run *run); /* or NULL */
     pthread_t thread;
     bool started;
 };
@@ -40,17 +44,33 @@ int rank_runs_load(const struct options *options, char **files, size_t count, st
  */
 int rank_runs_check(const struct rank_runs *ranks);
 
+/*
+ * The same for rank_runs_join: the files have to be the ranks 0 to count - 1 of one group, each with its rank. Ranks
+ * have been checked by rank_runs_check.
+ */
+int rank_runs_check_whole(const struct rank_runs *ranks);
+
+/* Whether both are of the same group. */
+bool rank_runs_same_group(const struct rank_run *a, const struct rank_run *b);
+
 /* Takes a zeroed one too. */
 void rank_runs_finish(struct rank_runs *ranks);
 
 /*
  * Join every rank to the group of the first file, with as many ranks as there are files, and set the generation of
- * their requests. config_file holds a GroupConfig. The ranks have been checked; all have to be of one group. An exit
- * code, with a complaint.
+ * their requests. config_file holds a GroupConfig. rank_runs_check_whole has been called. An exit code, with a
+ * complaint.
  */
 int rank_runs_join(const struct options *options, const char *config_file, struct rank_runs *ranks);
 
-/* Send all at the same time, and wait for all. Sets response or failure of each. */
-void rank_runs_send(struct rank_runs *ranks);
+/* Ask the daemon for the group of each, once a group. Sets group. */
+void rank_runs_ask(struct rank_runs *ranks);
+
+/*
+ * Send all at the same time, and wait for all. Sets response or failure of each.
+ *
+ * on_failure  called for each that fails, as soon as it does, from a thread of its own; or NULL.
+ */
+void rank_runs_send(struct rank_runs *ranks, void (*on_failure)(const struct rank_run *run));
 
 #endif

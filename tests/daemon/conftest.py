@@ -3,6 +3,7 @@
 import pytest
 
 from harness import BUILD, Daemon
+from lossctl_program import call
 
 CODECS = ["json", "proto"]
 
@@ -38,3 +39,13 @@ def start():
 def client(request, daemon):
     """A client of the module's daemon, once in each codec."""
     return daemon.rpc(request.param)
+
+
+@pytest.fixture
+def lossctl(daemon):
+    """lossctl(arguments…, input=…) against the module's daemon."""
+
+    def run(*arguments, **options):
+        return call("--addr", daemon.tcp, *arguments, **options)
+
+    return run

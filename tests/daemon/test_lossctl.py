@@ -9,34 +9,11 @@ import threading
 
 import pytest
 
-from harness import BUILD, ROOT, Client, background, fresh, together
-from small import BCE, LN2, Ranks, batch
+from harness import BUILD, Client, background, fresh, together
+from lossctl_program import INVALID_ARGUMENT, LOSSCTL, NOT_FOUND, NOT_LOSSD, OUTPUT, UNAVAILABLE, USAGE, call, needed
+from small import Ranks
 
-LOSSCTL = BUILD / "client" / "lossctl"
-EXAMPLE = ROOT / "deploy" / "example"
-USAGE, INPUT, NOT_LOSSD, DIFFERS, OUTPUT = 1, 2, 3, 4, 5
-INVALID_ARGUMENT, DEADLINE, NOT_FOUND, FAILED_PRECONDITION, ABORTED, UNAVAILABLE = 24, 32, 40, 72, 80, 112
-
-
-@pytest.fixture(autouse=True)
-def program():
-    if not LOSSCTL.exists():
-        pytest.skip("built without client")
-
-
-@pytest.fixture
-def lossctl(daemon):
-    """lossctl(arguments…, input=…) against the module's daemon."""
-
-    def run(*arguments, **options):
-        return call("--addr", daemon.tcp, *arguments, **options)
-
-    return run
-
-
-def call(*arguments, **options):
-    return subprocess.run([LOSSCTL, *arguments], capture_output=True, text=True, timeout=60, check=False,
-                          **options)
+pytestmark = needed
 
 
 @pytest.fixture
@@ -65,12 +42,6 @@ def stranger():
         threading.Thread(target=serve, daemon=True).start()
         yield f"127.0.0.1:{listener.getsockname()[1]}"
         listener.shutdown(socket.SHUT_RDWR)
-
-
-def write_rank(folder, group, rank, what, step=0, **more):
-    file = folder / f"rank{rank}.json"
-    file.write_text(json.dumps({"group": group, "rank": rank, "step": step, **what, **more}))
-    return str(file)
 
 
 def test_short_and_full_names_call_the_same_method(lossctl, daemon):
@@ -218,117 +189,6 @@ def test_the_schema_is_not_poured_onto_a_terminal():
     os.close(slave)
     os.close(master)
     assert done.returncode == USAGE
-
-
-def test_compute_plays_one_rank_from_a_file(lossctl, daemon, tmp_path):
-    name = fresh()
-    Ranks(daemon.client, name, 1)
-    done = lossctl("compute", write_rank(tmp_path, name, 0, batch(2)))
-    assert done.returncode == 0
-    assert f"loss {LN2:.9g}" in done.stdout
-    assert "binary_cross_entropy" in done.stdout
-    assert "gradient of t, 2 values: -0.25 -0.25" in done.stdout
-
-
-def test_compute_sends_several_ranks_at_the_same_time_and_joins_them_first(lossctl, daemon, tmp_path):
-    name = fresh()
-    config = tmp_path / "config.json"
-    config.write_text(json.dumps(BCE))
-    files = [write_rank(tmp_path, name, 0, batch(6)), write_rank(tmp_path, name, 1, batch(2))]
-    for again in range(2):  # joining anew makes step 0 possible again
-        done = lossctl("compute", "--json", "--join", str(config), *files)
-        assert done.returncode == 0, done.stderr
-        answers = [json.loads(line) for line in done.stdout.splitlines()]
-        assert [a["candidateFactor"] for a in answers] == [1.5, 0.5]
-        assert answers[0]["loss"] == pytest.approx(1.5 * LN2)
-        assert daemon.client.group(name).generation == again + 1
-
-
-def test_compute_check_finds_that_the_mean_over_ranks_is_the_whole_batch(lossctl, daemon):
-    before = {g.name for g in daemon.client.call("ListGroups", {}).groups}
-    done = lossctl("compute", "--check", "--join", str(EXAMPLE / "config.json"),
-                   *(str(EXAMPLE / f"rank{rank}.json") for rank in (0, 1)))
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.count(": ok\n") == 3
-    after = {g.name for g in daemon.client.call("ListGroups", {}).groups}
-    assert after - before <= {"quickstart"}
-
-
-@pytest.mark.parametrize("config, expected", [
-    ({"grad_reduce": "GRAD_REDUCE_SUM"}, 0),
-    ({"grad_reduce": "GRAD_REDUCE_MEAN"}, 0),
-    ({"global_average": False}, DIFFERS),  # local means are what this is about
-])
-def test_compute_check_fails_where_local_means_are_taken(lossctl, tmp_path, config, expected):
-    name = fresh()
-    file = tmp_path / "config.json"
-    file.write_text(json.dumps({**BCE, **config}))
-    files = [write_rank(tmp_path, name, 0, batch(6)), write_rank(tmp_path, name, 1, batch(2))]
-    done = lossctl("compute", "--check", "--join", str(file), *files)
-    assert done.returncode == expected, done.stdout + done.stderr
-    assert ("DIFFERENT" in done.stdout) == (expected == DIFFERS)
-
-
-def test_compute_exits_with_the_code_of_the_culprit(lossctl, daemon, tmp_path):
-    name = fresh()
-    Ranks(daemon.client, name, 2)
-    bad = {"lengths": [2], "tasks": [{"name": "t", "logits": [0, "NaN"], "labels": [0, 1]}]}
-    files = [write_rank(tmp_path, name, 0, batch(2)), write_rank(tmp_path, name, 1, bad)]
-    done = lossctl("compute", *files)
-    assert done.returncode == INVALID_ARGUMENT
-    assert "rank 0: aborted STEP_REJECTED_BY_PEER" in done.stderr
-    assert "rank 1: invalid_argument NONFINITE_LOGITS" in done.stderr
-
-
-def test_compute_says_what_is_wrong_with_a_file(lossctl, tmp_path):
-    file = tmp_path / "bad.json"
-    file.write_text('{"group": "g", "lenghts": [1]}')
-    done = lossctl("compute", str(file))
-    assert done.returncode == INPUT
-    assert "lenghts" in done.stderr and "ComputeLossRequest" in done.stderr
-    assert lossctl("compute", str(tmp_path / "absent.json")).returncode == INPUT
-
-
-def test_compute_refuses_files_that_would_wait_for_each_other_in_vain(lossctl, daemon, tmp_path):
-    name = fresh()
-    Ranks(daemon.client, name, 2)
-    config = tmp_path / "config.json"
-    config.write_text(json.dumps(BCE))
-    files = [write_rank(tmp_path, name, 0, batch(2)), str(tmp_path / "again.json")]
-    (tmp_path / "again.json").write_text((tmp_path / "rank0.json").read_text())
-    stranger = write_rank(tmp_path, fresh(), 1, batch(2))
-    before = daemon.client.group(name).generation
-    for arguments, words in [
-        (files, ["rank0.json", "again.json", "both rank 0"]),
-        (["--join", str(config), *files], ["rank0.json", "again.json", "both rank 0"]),
-        (["--join", str(config), files[0], stranger], ["rank1.json", "one group"]),
-    ]:
-        done = lossctl("compute", *arguments)
-        assert (done.returncode, done.stdout) == (INPUT, "")
-        assert all(word in done.stderr for word in words), done.stderr
-    assert daemon.client.group(name).generation == before, "nobody joined anew"
-
-
-def test_compute_says_whom_it_waits_for_before_it_does(lossctl, daemon, tmp_path):
-    name = fresh()
-    ranks = Ranks(daemon.client, name, 6)
-    waiting = background(lambda: ranks.compute(4, 0))
-    ranks.wait_for(4, "WAITING")
-    files = [write_rank(tmp_path, name, rank, batch(2)) for rank in (1, 0)]
-    done = lossctl("--timeout", "0.2", "compute", *files)
-    assert done.returncode == DEADLINE
-    assert done.stderr.startswith(f"lossctl: {name} has 6 ranks; step 0 waits for other ranks too: 2-3,5\n")
-    together(*(lambda r=r: ranks.compute(r, 0) for r in (0, 1, 2, 3, 5)))
-    assert waiting.result(10).step == 0
-    assert lossctl("compute", *files).stderr == "", "the step is done: nobody is waited for"
-
-
-def test_a_timeout_is_told_to_the_daemon_which_names_the_missing(lossctl, daemon, tmp_path):
-    name = fresh()
-    Ranks(daemon.client, name, 2)
-    done = lossctl("--timeout", "0.2", "compute", write_rank(tmp_path, name, 0, batch(2)))
-    assert done.returncode == DEADLINE
-    assert "PEER_WAIT_DEADLINE" in done.stderr and "missing_ranks=1" in done.stderr
 
 
 def test_status_shows_who_waits_for_whom(lossctl, daemon):
