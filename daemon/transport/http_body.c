@@ -32,13 +32,18 @@ bool call_is_too_long_to_discard(const struct http_call *call)
     return call->framing.content_length > discard_limit(call);
 }
 
-void call_release_memory(struct http_call *call)
+void call_release_body(struct http_call *call)
 {
     free(call->body);
     budget_give(call->budget, call->body_capacity);
     call->body = NULL;
     call->body_size = 0;
     call->body_capacity = 0;
+}
+
+void call_release_memory(struct http_call *call)
+{
+    call_release_body(call);
     submission_finish(&call->submission);
 }
 

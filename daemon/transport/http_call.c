@@ -330,8 +330,10 @@ enum MHD_Result call_execute(struct http_call *call)
     if (call->page != NULL)
         return call_answer_page(call);
     set_deadline(call);
-    if (decode(call, &request, err) != LOSSD_OK ||
-        call->method->handle(&call->http->rpc, request, submission, &response, err) != LOSSD_OK)
+    if (decode(call, &request, err) != LOSSD_OK)
+        return call_answer_error(call);
+    call_release_body(call); /* the message has all of it: what waits should not hold both */
+    if (call->method->handle(&call->http->rpc, request, submission, &response, err) != LOSSD_OK)
         return call_answer_error(call);
     if (!call->method->parks)
         return call_answer_message(call, response);

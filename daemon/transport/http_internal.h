@@ -147,6 +147,7 @@ uint64_t call_body_limit(const struct http_call *call);
 enum lossd_status call_set_too_large(struct http_call *call);
 /* The call has an error: drop what it holds, and be ready to answer in the middle of its body. */
 void call_discard(struct http_call *call);
+void call_release_body(struct http_call *call);
 /* Body and everything in the arena. */
 void call_release_memory(struct http_call *call);
 

@@ -188,6 +188,18 @@ def test_reading_calls_are_taken_when_calls_and_memory_are_used_up(start):
     assert not waiting.done()
 
 
+@pytest.mark.parametrize("codec", ["json", "proto"])
+def test_a_waiting_call_holds_its_batch_and_not_its_body_too(start, codec):
+    daemon = start()
+    g = Ranks(daemon.rpc(codec), "hold", 2)
+    waiting = background(lambda: g.compute(0, 1, 100000))
+    g.wait_for(0, "WAITING")
+    columns, gradients = 2 * 4 * 100000, 4 * 100000
+    assert columns <= daemon.metric("lossd_memory_bytes") < columns + gradients + 100000
+    g.compute(1, 1)
+    assert waiting.result().local.candidates == 100000
+
+
 def test_calls_that_only_read_take_no_place_of_others(start):
     daemon = start({"limits": {"open_calls": 1}})
     reading = [send(daemon, HALF) for _ in range(3)]
