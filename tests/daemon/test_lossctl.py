@@ -9,7 +9,7 @@ import threading
 
 import pytest
 
-from harness import BUILD, Client, background, fresh, together
+from harness import BUILD, ROOT, Client, background, fresh, together
 from lossctl_program import INVALID_ARGUMENT, LOSSCTL, NOT_FOUND, NOT_LOSSD, OUTPUT, UNAVAILABLE, USAGE, call, needed
 from small import Ranks
 
