@@ -57,8 +57,8 @@ enum lossd_status config_parse(const char *text, size_t size, struct config *con
 
 /*
  * Whether the addresses may be served: LOSSD_INVALID_ARGUMENT, field "listen[i]", for one that is not loopback, without
- * insecure, or is there before; LOSSD_INTERNAL for a Unix socket in a folder that is not there. After the command line
- * has been applied. Host names are looked at when they are bound.
+ * insecure, or is there before. After the command line has been applied. Host names and paths are looked at when they
+ * are bound: a file may be checked on another machine than the one it is for.
  */
 CHECK_RESULT
 enum lossd_status config_check_listen(const struct config *config, struct lossd_error *err);

@@ -104,9 +104,10 @@ static int resolve(const char *host, const char *port, int flags, struct addrinf
     return getaddrinfo(host[0] == '\0' ? NULL : host, port, &hints, found);
 }
 
-/* path is absolute. */
-static enum lossd_status check_folder(const char *address, const char *path, struct lossd_error *err)
+/* Why a socket can't be bound: mostly its folder. path is absolute. */
+static enum lossd_status bind_error(const char *address, const char *path, struct lossd_error *err)
 {
+    const int number = errno;
     char folder[sizeof(((struct sockaddr_un *)NULL)->sun_path)];
     struct stat file;
 
@@ -115,20 +116,19 @@ static enum lossd_status check_folder(const char *address, const char *path, str
         return system_error(err, address, folder);
     if (!S_ISDIR(file.st_mode))
         return error_set(err, LOSSD_INTERNAL, "listen", "`%s`: %s is not a folder", address, folder);
-    return LOSSD_OK;
+    errno = number;
+    return system_error(err, address, "bind");
 }
 
 enum lossd_status listener_check_place(const char *address, bool insecure, struct lossd_error *err)
 {
-    const char *path = unix_path(address);
     enum lossd_status status = LOSSD_OK;
     struct addrinfo *found;
     char host[HOST_SIZE];
     const char *port;
 
-    if (path != NULL)
-        return check_folder(address, path, err);
-    if (!split_address(address, host, &port) || resolve(host, port, AI_NUMERICHOST, &found) != 0)
+    if (unix_path(address) != NULL || !split_address(address, host, &port) ||
+        resolve(host, port, AI_NUMERICHOST, &found) != 0)
         return LOSSD_OK;
     for (const struct addrinfo *info = found; info != NULL && status == LOSSD_OK; info = info->ai_next)
         status = check_exposure(info->ai_addr, address, insecure, err);
@@ -239,7 +239,7 @@ static enum lossd_status listen_unix(struct listener *listener, const char *addr
         bound = bind_unix(fd, &local);
     }
     if (!bound)
-        return system_error(err, address, "bind");
+        return bind_error(address, local.sun_path, err);
     if (listen(fd, BACKLOG) != 0 || lstat(local.sun_path, &file) != 0)
         return system_error(err, address, "listen");
     listener->device = file.st_dev;

@@ -26,9 +26,8 @@ CHECK_RESULT
 enum lossd_status listener_check_address(const char *address, struct lossd_error *err);
 
 /*
- * Whether a checked address may be served: without insecure LOSSD_INVALID_ARGUMENT where it is not loopback; and
- * LOSSD_INTERNAL for a Unix socket whose folder is not there. Resolves and binds nothing: host names are let pass, and
- * looked at when they are bound.
+ * Whether a checked address may be served: without insecure LOSSD_INVALID_ARGUMENT where it is not loopback. Resolves
+ * and binds nothing, and looks at no file: host names and paths are let pass, and looked at when they are bound.
  */
 CHECK_RESULT
 enum lossd_status listener_check_place(const char *address, bool insecure, struct lossd_error *err);

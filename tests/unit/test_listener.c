@@ -137,18 +137,27 @@ START_TEST(a_file_that_is_no_socket_is_left_alone)
 }
 END_TEST
 
-START_TEST(a_place_is_seen_to_be_impossible_before_it_is_bound)
+START_TEST(a_place_is_checked_without_a_look_at_the_machine)
 {
     struct lossd_error err;
 
     error_init(&err);
-    ck_assert_int_eq(listener_check_place("unix:/lossd.sock", false, &err), LOSSD_OK);
-    ck_assert_int_eq(listener_check_place("unix:/tmp/lossd.sock", false, &err), LOSSD_OK);
-    ck_assert_int_eq(listener_check_place("unix:/no/such/folder/s", false, &err), LOSSD_INTERNAL);
-    ck_assert_ptr_nonnull(strstr(err.message, "/no/such/folder: No such file"));
-    ck_assert_int_eq(listener_check_place("unix:/dev/null/s", false, &err), LOSSD_INTERNAL);
+    ck_assert_int_eq(listener_check_place("unix:/no/such/folder/s", false, &err), LOSSD_OK);
     ck_assert_int_eq(listener_check_place("0.0.0.0:1", false, &err), LOSSD_INVALID_ARGUMENT);
     ck_assert_int_eq(listener_check_place("0.0.0.0:1", true, &err), LOSSD_OK);
+}
+END_TEST
+
+START_TEST(a_unix_socket_without_its_folder_is_refused_with_the_folder)
+{
+    struct listener listener;
+    struct lossd_error err;
+
+    error_init(&err);
+    ck_assert_int_eq(listener_open(&listener, "unix:/no/such/folder/s", false, &err), LOSSD_INTERNAL);
+    ck_assert_ptr_nonnull(strstr(err.message, "/no/such/folder: No such file"));
+    ck_assert_int_eq(listener_open(&listener, "unix:/dev/null/s", false, &err), LOSSD_INTERNAL);
+    ck_assert_ptr_nonnull(strstr(err.message, "/dev/null is not a folder"));
 }
 END_TEST
 
@@ -179,7 +188,8 @@ int main(void)
     tcase_add_test(tcase, a_live_socket_is_left_alone_and_a_stale_one_replaced);
     tcase_add_test(tcase, the_socket_of_another_daemon_is_not_removed);
     tcase_add_test(tcase, a_file_that_is_no_socket_is_left_alone);
-    tcase_add_test(tcase, a_place_is_seen_to_be_impossible_before_it_is_bound);
+    tcase_add_test(tcase, a_place_is_checked_without_a_look_at_the_machine);
+    tcase_add_test(tcase, a_unix_socket_without_its_folder_is_refused_with_the_folder);
     tcase_add_test(tcase, descriptors_for_another_process_are_not_taken);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
