@@ -33,7 +33,7 @@ static uint64_t mix_result(uint64_t hash, const struct result *result)
 
 int main(void)
 {
-    const struct random_limits limits = {.max_tasks = 4, .max_requests = 20, .max_length = 900, .max_logit = 40.0};
+    const struct random_limits limits = {.max_tasks = 3, .max_requests = 20, .max_length = 900, .max_logit = 40.0};
     struct random random = {.state = 1};
     uint64_t hash = UINT64_C(14695981039346656037);
     int num_run = 0;
