@@ -58,6 +58,14 @@ void arena_finish(struct arena *arena)
     arena->used_bytes = 0;
 }
 
+static bool take_from_budget(struct arena *arena, size_t bytes)
+{
+    if (budget_take(arena->budget, bytes))
+        return true;
+    arena->refused_bytes = bytes;
+    return false;
+}
+
 /* A chunk that holds at least bytes at the strictest alignment; newest, but behind a newest one with room to spare. */
 static struct arena_chunk *add_chunk(struct arena *arena, size_t bytes)
 {
@@ -65,7 +73,7 @@ static struct arena_chunk *add_chunk(struct arena *arena, size_t bytes)
     const size_t size = sizeof(struct arena_chunk) + LINE_BYTES + (own ? bytes : CHUNK_BYTES);
     struct arena_chunk *chunk;
 
-    if (!budget_take(arena->budget, size))
+    if (!take_from_budget(arena, size))
         return NULL;
     chunk = malloc(size);
     if (chunk == NULL) {
@@ -124,7 +132,7 @@ void *arena_alloc(struct arena *arena, size_t bytes)
 
 bool arena_charge(struct arena *arena, size_t bytes)
 {
-    if (!has_room(arena, bytes) || !budget_take(arena->budget, bytes))
+    if (!has_room(arena, bytes) || !take_from_budget(arena, bytes))
         return false;
     arena->used_bytes += bytes;
     return true;

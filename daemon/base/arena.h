@@ -29,6 +29,7 @@ struct arena {
     size_t limit_bytes;           /* of this arena */
     size_t used_bytes;            /* handed out, with padding */
     bool is_out_of_memory;        /* the machine's memory was refused, not a limit */
+    size_t refused_bytes;         /* what the budget last had no room for; 0 for none */
     struct memory_budget *budget; /* borrowed, may be NULL */
 };
 

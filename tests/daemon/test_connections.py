@@ -200,6 +200,27 @@ def test_a_waiting_call_holds_its_batch_and_not_its_body_too(start, codec):
     assert waiting.result().local.candidates == 100000
 
 
+def test_a_call_that_others_leave_no_memory_may_be_sent_again(start):
+    """Bodies of 8 bytes a candidate, as much again decoded; half of the memory is the waiting call's."""
+    daemon = start({"limits": {"memory_bytes": 8 << 20}})
+    client = daemon.rpc("proto")
+    g, other = Ranks(client, "full", 2), Ranks(client, "other", 1)
+    waiting = background(lambda: g.compute(0, 1, 400000))
+    g.wait_for(0, "WAITING")
+    assert other.compute(0, 1, 100000).local.candidates == 100000
+    messages = []
+    for count in (250000, 450000):  # has no room when it is decoded, when it is received
+        error = client.refused("ComputeLoss", {"group": "other", "rank": 0, "step": 2, **batch(count)})
+        assert (error.reason, error.metadata) == ("OVERLOADED", {"limit": "memory_bytes"}), error
+        messages.append(error.message)
+    assert messages[0] != messages[1], "at two places"
+    g.compute(1, 1)
+    assert waiting.result().local.candidates == 400000
+    assert other.compute(0, 2, 450000).local.candidates == 450000
+    error = client.refused("ComputeLoss", {"group": "other", "rank": 0, "step": 3, **batch(600000)})
+    assert (error.reason, error.metadata) == ("LIMIT_EXCEEDED", {"limit": "memory_bytes"}), error
+
+
 def test_calls_that_only_read_take_no_place_of_others(start):
     daemon = start({"limits": {"open_calls": 1}})
     reading = [send(daemon, HALF) for _ in range(3)]

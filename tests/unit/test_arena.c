@@ -74,6 +74,7 @@ START_TEST(foreign_memory_counts_against_limit_and_budget_until_it_is_discharged
     ck_assert(arena_charge(&arena, 800));
     ck_assert_uint_eq(atomic_load(&budget.used_bytes), 800);
     ck_assert_ptr_null(arena_alloc(&arena, 1));
+    ck_assert_uint_eq(arena.refused_bytes, 0);
     arena_discharge(&arena, 800);
     ck_assert_uint_eq(atomic_load(&budget.used_bytes), 0);
     arena_finish(&arena);
@@ -90,6 +91,8 @@ START_TEST(the_budget_is_shared_and_given_back)
     arena_init(&two, SIZE_MAX, &budget);
     ck_assert_ptr_nonnull(arena_alloc(&one, 60000));
     ck_assert_ptr_null(arena_alloc(&two, 60000));
+    ck_assert_uint_ge(two.refused_bytes, 60000);
+    ck_assert_uint_eq(one.refused_bytes, 0);
     arena_finish(&one);
     ck_assert_ptr_nonnull(arena_alloc(&two, 60000));
     ck_assert_uint_le(budget_room(&budget), 40000);
