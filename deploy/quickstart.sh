@@ -17,6 +17,8 @@ Works on Debian 12 and 13, from a checkout with nothing installed. May be run ag
   5. checks that the mean of the ranks' gradients is the gradient of the whole batch
   6. leaves the daemon running and says how to go on and how to stop it
 
+What the package manager and the compiler say goes to build/quickstart/install.log and build.log.
+
 --stop stops the daemon that an earlier run has left running.
 USAGE
 }
@@ -32,7 +34,7 @@ die() {
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
 build=$root/build
-state=$build/quickstart # what belongs to the daemon that this script started
+state=$build/quickstart # what belongs to the daemon that this script started, and the logs
 lossd=$build/daemon/lossd
 lossctl=$build/client/lossctl
 data=
@@ -60,6 +62,16 @@ while [ $# -gt 0 ]; do
     esac
 done
 
+# Run $2... with all that it says in the log $1 of the state, whose end is shown where it fails.
+logged() {
+    log=$state/$1.log
+    shift
+    mkdir -p "$state"
+    "$@" >"$log" 2>&1 && return
+    tail -n 40 "$log" >&2
+    die "$1 failed, all it said is in $log"
+}
+
 # ---- packages -------------------------------------------------------------------------------------------------------
 
 # Asks for what the build needs, not for packages: any of several may bring libcurl.
@@ -70,6 +82,7 @@ missing_packages() {
     command -v ninja >/dev/null || echo ninja-build
     command -v protoc >/dev/null || echo protobuf-compiler
     command -v protoc-gen-c >/dev/null || echo protobuf-c-compiler
+    command -v curl >/dev/null || echo curl # for you, to go on with
     if ! command -v pkg-config >/dev/null; then
         echo pkg-config libmicrohttpd-dev libjson-c-dev libprotobuf-c-dev libgnutls28-dev libcurl4-gnutls-dev
         return
@@ -89,9 +102,12 @@ as_root() {
     fi
 }
 
-# $* are packages.
+# $* are packages. The lists are renewed only where they are absent or too old to install from.
 install_packages() {
-    as_root apt-get install -y -q --no-install-recommends "$@"
+    if apt-cache show "$@" >/dev/null 2>&1 && as_root apt-get install -y -q --no-install-recommends "$@"; then
+        return
+    fi
+    as_root apt-get update -q && as_root apt-get install -y -q --no-install-recommends "$@"
 }
 
 install_missing() {
@@ -106,11 +122,8 @@ install_missing() {
     [ "$(id -u)" = 0 ] || command -v sudo >/dev/null ||
         die "packages are missing, and this is neither root nor is there sudo; as root: apt-get install $*"
     echo "installing $*"
-    # The lists are renewed only where they are absent or too old to install from.
-    if ! apt-cache show "$@" >/dev/null 2>&1 || ! install_packages "$@"; then
-        as_root apt-get update -q
-        install_packages "$@"
-    fi
+    echo "log: $state/install.log"
+    logged install install_packages "$@"
     # shellcheck disable=SC2046
     set -- $(missing_packages)
     [ $# = 0 ] || die "still missing after the installation: $*"
@@ -120,10 +133,10 @@ install_missing() {
 
 build_programs() {
     if [ ! -e "$build/build.ninja" ]; then
-        meson setup "$build" "$root" -Dclient=enabled
+        meson setup "$build" "$root" -Dclient=enabled || return
     elif ! ninja -C "$build" -t query client/lossctl >/dev/null 2>&1; then
         # Configured when libcurl was not there.
-        meson configure "$build" -Dclient=enabled
+        meson configure "$build" -Dclient=enabled || return
     fi
     ninja -C "$build" daemon/lossd client/lossctl
 }
@@ -139,9 +152,9 @@ own_pid() {
     esac
 }
 
-# From the line that the daemon writes when it is ready.
+# From the line that the daemon writes when it is ready. The log is that of all of them, one behind the other.
 address_from_log() {
-    sed -n 's/.*listening on \([^ ]*\).*/\1/p' "$state/lossd.log" | head -n 1
+    tail -n +"$1" "$state/lossd.log" | sed -n 's/.*listening on \([^ ]*\).*/\1/p' | head -n 1
 }
 
 stop_own() {
@@ -156,11 +169,12 @@ stop_own() {
 
 # Start it with options $*; false where it ended at once.
 start() {
-    : >"$state/lossd.log"
+    touch "$state/lossd.log"
+    first_line=$(($(wc -l <"$state/lossd.log") + 1))
     nohup "$lossd" "$@" >>"$state/lossd.log" 2>&1 </dev/null &
     pid=$!
     tries=100
-    while [ -z "$(address_from_log)" ]; do
+    while address=$(address_from_log "$first_line") && [ -z "$address" ]; do
         tries=$((tries - 1))
         if ! kill -0 $pid 2>/dev/null || [ $tries -le 0 ]; then
             return 1
@@ -168,13 +182,15 @@ start() {
         sleep 0.1
     done
     echo $pid >"$state/lossd.pid"
+    echo "$address" >"$state/lossd.address"
 }
 
 run_daemon() {
     mkdir -p "$state"
     if pid=$(own_pid); then
-        if [ "$(readlink "/proc/$pid/exe")" = "$lossd" ] &&
-            "$lossctl" --addr "$(address_from_log)" health >/dev/null 2>&1; then
+        address=$(cat "$state/lossd.address" 2>/dev/null) || address=
+        if [ "$(readlink "/proc/$pid/exe")" = "$lossd" ] && [ -n "$address" ] &&
+            "$lossctl" --addr "$address" health >/dev/null 2>&1; then
             echo "reusing the daemon of an earlier run, pid $pid"
             return
         fi
@@ -190,43 +206,59 @@ run_daemon() {
 
 # ---- a step ---------------------------------------------------------------------------------------------------------
 
+# Sets rows to the file of the data set, whose lines are candidates; before anything is installed or started.
+find_data() {
+    [ -d "$data" ] || die "--data $data: there is no such folder"
+    for query in "$data"/*.train.query "$data"/*.query; do
+        rows=${query%.query}
+        if [ -r "$query" ] && [ -r "$rows" ]; then
+            return
+        fi
+    done
+    die "--data $data: expected a readable NAME beside a NAME.query, found none"
+}
+
 # Sets batch to a folder with rank0.json and rank1.json.
 choose_batch() {
     batch=$root/deploy/example
     [ -n "$data" ] || return 0
-    for query in "$data"/*.train.query "$data"/*.query; do
-        rows=${query%.query}
-        if [ -r "$query" ] && [ -r "$rows" ]; then
-            batch=$state/batch
-            mkdir -p "$batch"
-            awk -v out="$batch" -f "$root/deploy/libsvm_to_ranks.awk" "$query" "$rows" || die "$rows is not understood"
-            echo "two ranks from $rows, logits from a fixed linear score"
-            return
-        fi
-    done
-    die "$data has no NAME beside a NAME.query"
+    batch=$state/batch
+    mkdir -p "$batch"
+    awk -v out="$batch" -f "$root/deploy/libsvm_to_ranks.awk" "$rows.query" "$rows" || die "$rows is not understood"
+    echo "two ranks from $rows, logits from a fixed linear score"
+}
+
+stop_daemon() {
+    pid=$(own_pid) || die "no daemon of $state is running"
+    stop_own "$pid"
+    rm -f "$state/lossd.pid" "$state/lossd.address"
+    echo "stopped, pid $pid"
 }
 
 if $stop; then
-    pid=$(own_pid) || die "no daemon of $state is running"
-    stop_own "$pid"
-    rm -f "$state/lossd.pid"
-    echo "stopped, pid $pid"
+    stop_daemon
     exit 0
 fi
 
+[ -z "$data" ] || find_data
 say "packages"
 install_missing
 say "build"
-build_programs
+echo "log: $state/build.log"
+logged build build_programs
 say "daemon"
 run_daemon
-address=$(address_from_log)
 echo "it listens on $address"
 say "one step of two ranks"
 choose_batch
 "$lossctl" --addr "$address" --timeout 30 compute --check --join "$root/deploy/example/config.json" \
     "$batch/rank0.json" "$batch/rank1.json"
+
+say "result"
+cat <<EOT
+ok: the mean of the two ranks' gradients is the gradient of the whole batch, for each candidate, and so with the losses.
+Without lossd a trainer would have had PLAIN MEAN, the mean of the ranks' means, where GLOBAL MEAN is right.
+EOT
 
 say "go on"
 cat <<EOT
@@ -236,6 +268,6 @@ The daemon keeps running.
   stop it    deploy/quickstart.sh --stop, or kill \$(cat $state/lossd.pid)
 
 Who is in the group, and what each rank does:
-  curl -H 'Content-Type: application/json' -d '{"group": "quickstart"}' http://$address/lossd.v1.GroupService/GetGroup
   $lossctl --addr $address status quickstart
+  curl -H 'Content-Type: application/json' -d '{"group": "quickstart"}' http://$address/lossd.v1.GroupService/GetGroup
 EOT
