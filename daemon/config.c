@@ -15,7 +15,7 @@
 #include "transport/listener.h"
 #include "transport/owned_config.h"
 
-/* The file, its message and the structs; a message of numbers in braces takes some 20 bytes a byte. */
+/* The message of the file and the structs; a message of numbers in braces takes some 20 bytes a byte. */
 #define ARENA_BYTES ((size_t)2 << 30)
 
 /* One key that is a whole number. */
@@ -211,18 +211,14 @@ static void add_line_and_column(const char *text, size_t size, struct lossd_erro
     }
 }
 
-/* The text is kept: the message may point into it. */
 static enum lossd_status parse(const char *text, size_t size, struct config *config, struct lossd_error *err)
 {
     static const struct decode_limits limits = {.json_depth = 32};
-    const uint8_t *copy = (const uint8_t *)arena_strndup(&config->arena, text, size);
     ProtobufCMessage *message;
-    enum lossd_status status;
+    const enum lossd_status status = message_decode(CODEC_JSON, &lossd__v1__daemon_config__descriptor,
+                                                    (const uint8_t *)text, size, &limits, &config->arena, &message,
+                                                    err);
 
-    if (copy == NULL)
-        return error_set(err, LOSSD_INTERNAL, "", "out of memory");
-    status = message_decode(CODEC_JSON, &lossd__v1__daemon_config__descriptor, copy, size, &limits, &config->arena,
-                            &message, err);
     if (status != LOSSD_OK) {
         add_line_and_column(text, size, err);
         return status;
@@ -320,7 +316,6 @@ enum lossd_status config_check_listen(const struct config *config, struct lossd_
 
         if (status == LOSSD_OK && is_there_before(config, i))
             status = error_set(err, LOSSD_INVALID_ARGUMENT, "listen", "`%s` is there twice", config->listen[i]);
-
         if (status != LOSSD_OK) {
             err->field[0] = '\0';
             error_prefix_field(err, "listen[%zu]", i);

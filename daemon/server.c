@@ -295,6 +295,12 @@ bool server_run(struct server *server)
     }
 }
 
+static void close_if_open(int fd)
+{
+    if (fd >= 0)
+        (void)close(fd);
+}
+
 void server_destroy(struct server *server)
 {
     if (server == NULL)
@@ -302,11 +308,8 @@ void server_destroy(struct server *server)
     close_listeners(server);
     http_destroy(server->http);
     registry_destroy(server->registry);
-    for (size_t i = 0; i < 3; i++) {
-        const int fd = i == 0 ? server->epoll_fd : i == 1 ? server->signal_fd : server->wake_fd;
-
-        if (fd >= 0)
-            (void)close(fd);
-    }
+    close_if_open(server->epoll_fd);
+    close_if_open(server->signal_fd);
+    close_if_open(server->wake_fd);
     free(server);
 }
