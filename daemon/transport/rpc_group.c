@@ -137,16 +137,13 @@ static enum lossd_status group_to_message(const struct group_view *view, struct 
                                           Lossd__V1__Group **message, struct lossd_error *err)
 {
     static const struct decode_limits limits = {.json_depth = 32};
-    const uint8_t *blob = (const uint8_t *)arena_strndup(arena, (const char *)view->config.bytes, view->config.size);
     ProtobufCMessage *made;
     ProtobufCMessage *config;
     Lossd__V1__Group *group;
     enum lossd_status status;
 
-    if (blob == NULL)
-        return rpc_out_of_memory(err);
-    status = message_decode(CODEC_PROTO, &lossd__v1__group_config__descriptor, blob, view->config.size, &limits, arena,
-                            &config, err);
+    status = message_decode(CODEC_PROTO, &lossd__v1__group_config__descriptor, view->config.bytes, view->config.size,
+                            &limits, arena, &config, err);
     if (status == LOSSD_OK)
         status = rpc_new_message(arena, &lossd__v1__group__descriptor, &made, err);
     if (status != LOSSD_OK)
