@@ -76,7 +76,7 @@ build() { # NAME [SETUP OPTION]…
     ninja -C "$folder" all meson-test-prereq proto/lossd.binpb
 }
 
-# Run one part in the background or the foreground; it has to end with `N passed, N failed` and may say N skipped, or it
+# Run one part in the background or the foreground; it ends with `N passed, N failed` and may say N skipped, or it
 # is one test by its exit status.
 part() { # NAME COMMAND…
     local name=$1 begin=$SECONDS rc passed=0 failed=0 skipped=0 line

@@ -1,4 +1,4 @@
-/* One row per loss kind. To add one: a row here, its parameters in plan.c, its maths in elem.h, its loop in cpu_*.c. */
+/* One row per loss kind. CONTRIBUTING.md says what else a new one needs. */
 #include "loss/loss.h"
 
 static const struct loss_kind_info kinds[NUM_LOSS_KINDS] = {
