@@ -50,8 +50,6 @@ int check_possible(const struct rank_runs *ranks)
 struct whole_run {
     struct arena arena;
     struct rpc_connection *connection;
-    struct http_response group_http; /* what group and response point into */
-    struct http_response http;
     const Lossd__V1__Group *group; /* of the ranks */
     const Lossd__V1__ComputeLossResponse *response;
 };
@@ -63,7 +61,7 @@ static bool get_group(struct whole_run *whole, char *name, struct failure *failu
 
     request.group = name;
     if (!rpc_call(whole->connection, "lossd.v1.GroupService/GetGroup", &request.base,
-                  &lossd__v1__get_group_response__descriptor, &whole->arena, &whole->group_http, &message, failure))
+                  &lossd__v1__get_group_response__descriptor, &whole->arena, &message, failure))
         return false;
     whole->group = ((const Lossd__V1__GetGroupResponse *)message)->group;
     if (whole->group == NULL || whole->group->config == NULL)
@@ -74,18 +72,14 @@ static bool get_group(struct whole_run *whole, char *name, struct failure *failu
 static bool join(struct whole_run *whole, char *name, struct failure *failure)
 {
     Lossd__V1__JoinGroupRequest request = LOSSD__V1__JOIN_GROUP_REQUEST__INIT;
-    struct http_response http = {0};
     ProtobufCMessage *message;
-    bool joined;
 
     request.group = name;
     request.has_world_size = 1;
     request.world_size = 1;
     request.config = whole->group->config;
-    joined = rpc_call(whole->connection, "lossd.v1.GroupService/JoinGroup", &request.base,
-                      &lossd__v1__join_group_response__descriptor, &whole->arena, &http, &message, failure);
-    http_response_finish(&http);
-    return joined;
+    return rpc_call(whole->connection, "lossd.v1.GroupService/JoinGroup", &request.base,
+                    &lossd__v1__join_group_response__descriptor, &whole->arena, &message, failure);
 }
 
 static bool compute(struct whole_run *whole, const struct rank_runs *ranks, char *name, struct failure *failure)
@@ -97,7 +91,7 @@ static bool compute(struct whole_run *whole, const struct rank_runs *ranks, char
         return failure_local(failure, EXIT_LOCAL, "memory is out");
     request->group = name;
     if (!rpc_call(whole->connection, "lossd.v1.LossService/ComputeLoss", &request->base,
-                  &lossd__v1__compute_loss_response__descriptor, &whole->arena, &whole->http, &message, failure))
+                  &lossd__v1__compute_loss_response__descriptor, &whole->arena, &message, failure))
         return false;
     whole->response = (const Lossd__V1__ComputeLossResponse *)message;
     return true;
@@ -107,15 +101,13 @@ static bool compute(struct whole_run *whole, const struct rank_runs *ranks, char
 static void leave(struct whole_run *whole, char *name)
 {
     Lossd__V1__LeaveGroupRequest request = LOSSD__V1__LEAVE_GROUP_REQUEST__INIT;
-    struct http_response http = {0};
     ProtobufCMessage *message;
-    struct failure ignored = {0};
+    struct failure ignored;
 
     request.group = name;
     if (!rpc_call(whole->connection, "lossd.v1.GroupService/LeaveGroup", &request.base,
-                  &lossd__v1__leave_group_response__descriptor, &whole->arena, &http, &message, &ignored))
+                  &lossd__v1__leave_group_response__descriptor, &whole->arena, &message, &ignored))
         failure_finish(&ignored);
-    http_response_finish(&http);
 }
 
 static bool run_whole(struct whole_run *whole, const struct rank_runs *ranks, struct failure *failure)
@@ -232,7 +224,5 @@ int check_against_whole(const struct options *options, const struct rank_runs *r
     else
         exit_code = compare(options, ranks, &whole) ? EXIT_DONE : EXIT_CHECK;
     arena_finish(&whole.arena);
-    http_response_finish(&whole.group_http);
-    http_response_finish(&whole.http);
     return exit_code;
 }

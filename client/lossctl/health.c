@@ -32,7 +32,6 @@ int command_health(const struct options *options, int argc, char **argv)
 {
     Grpc__Health__V1__HealthCheckRequest request = GRPC__HEALTH__V1__HEALTH_CHECK_REQUEST__INIT;
     struct rpc_connection connection = {0};
-    struct http_response response = {0};
     ProtobufCMessage *answer;
     struct failure failure;
     struct arena arena;
@@ -44,14 +43,13 @@ int command_health(const struct options *options, int argc, char **argv)
     arena_init(&arena, (size_t)1 << 16, NULL);
     if (rpc_open(options, HEALTH_TIMEOUT_MS, &connection, &failure) &&
         rpc_call(&connection, "grpc.health.v1.Health/Check", &request.base,
-                 &grpc__health__v1__health_check_response__descriptor, &arena, &response, &answer, &failure)) {
+                 &grpc__health__v1__health_check_response__descriptor, &arena, &answer, &failure)) {
         exit_code = show(options, (const Grpc__Health__V1__HealthCheckResponse *)answer);
     } else {
         exit_code = probe_exit_code(&failure);
         (void)rpc_failed(options, &failure);
     }
     arena_finish(&arena);
-    http_response_finish(&response);
     rpc_close(&connection);
     return exit_code;
 }

@@ -47,21 +47,22 @@ bool input_read(const char *name, uint8_t **bytes, size_t *size)
     return *bytes != NULL;
 }
 
-bool input_message(const char *name, const ProtobufCMessageDescriptor *descriptor, struct arena *arena, uint8_t **bytes,
+bool input_message(const char *name, const ProtobufCMessageDescriptor *descriptor, struct arena *arena,
                    ProtobufCMessage **message)
 {
     const struct decode_limits limits = {.json_depth = 32};
     struct lossd_error err;
+    enum lossd_status status;
+    uint8_t *bytes;
     size_t size;
 
-    if (!input_read(name, bytes, &size))
+    if (!input_read(name, &bytes, &size))
         return false;
-    error_init(&err);
-    if (message_decode(CODEC_JSON, descriptor, *bytes, size, &limits, arena, message, &err) == LOSSD_OK)
+    status = message_decode(CODEC_JSON, descriptor, bytes, size, &limits, arena, message, &err);
+    free(bytes);
+    if (status == LOSSD_OK)
         return true;
     complain(EXIT_INPUT, "%s is no %s: %s%s%s", name, descriptor->short_name, err.field,
              err.field[0] == '\0' ? "" : ": ", err.message);
-    free(*bytes);
-    *bytes = NULL;
     return false;
 }

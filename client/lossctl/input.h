@@ -11,10 +11,10 @@
 bool input_read(const char *name, uint8_t **bytes, size_t *size);
 
 /*
- * A message in JSON. It lies in the arena and in *bytes, which is the caller's to free and has to outlive it.
+ * A message in JSON. It lies in the arena.
  * False with a complaint on standard error: the field, what was found, what was expected.
  */
-bool input_message(const char *name, const ProtobufCMessageDescriptor *descriptor, struct arena *arena, uint8_t **bytes,
+bool input_message(const char *name, const ProtobufCMessageDescriptor *descriptor, struct arena *arena,
                    ProtobufCMessage **message);
 
 #endif

@@ -16,7 +16,7 @@ static int load(const struct options *options, const char *file, struct rank_run
 
     run->file = file;
     arena_init(&run->arena, ARENA_BYTES, NULL);
-    if (!input_message(file, &lossd__v1__compute_loss_request__descriptor, &run->arena, &run->bytes, &message))
+    if (!input_message(file, &lossd__v1__compute_loss_request__descriptor, &run->arena, &message))
         return EXIT_INPUT;
     run->request = (Lossd__V1__ComputeLossRequest *)message;
     return rpc_open(options, 0, &run->connection, &failure) ? EXIT_DONE : rpc_failed(options, &failure);
@@ -86,11 +86,8 @@ void rank_runs_finish(struct rank_runs *ranks)
         struct rank_run *run = &ranks->runs[i];
 
         rpc_close(&run->connection);
-        http_response_finish(&run->group_http);
-        http_response_finish(&run->http);
         failure_finish(&run->failure);
         arena_finish(&run->arena);
-        free(run->bytes);
     }
     free(ranks->runs);
     *ranks = (struct rank_runs){0};
@@ -98,18 +95,14 @@ void rank_runs_finish(struct rank_runs *ranks)
 
 static bool join(const Lossd__V1__JoinGroupRequest *request, struct rank_run *run, struct failure *failure)
 {
-    struct http_response response = {0};
     ProtobufCMessage *message;
-    bool joined;
 
-    joined = rpc_call(&run->connection, "lossd.v1.GroupService/JoinGroup", &request->base,
-                      &lossd__v1__join_group_response__descriptor, &run->arena, &response, &message, failure);
-    if (joined) {
-        run->request->has_generation = 1;
-        run->request->generation = ((const Lossd__V1__JoinGroupResponse *)message)->generation;
-    }
-    http_response_finish(&response);
-    return joined;
+    if (!rpc_call(&run->connection, "lossd.v1.GroupService/JoinGroup", &request->base,
+                  &lossd__v1__join_group_response__descriptor, &run->arena, &message, failure))
+        return false;
+    run->request->has_generation = 1;
+    run->request->generation = ((const Lossd__V1__JoinGroupResponse *)message)->generation;
+    return true;
 }
 
 /* The first to join a generation opens it; the calls of all carry the number of that one. */
@@ -137,14 +130,12 @@ int rank_runs_join(const struct options *options, const char *config_file, struc
 {
     ProtobufCMessage *config;
     struct arena arena;
-    uint8_t *bytes = NULL;
     int exit_code = EXIT_INPUT;
 
     arena_init(&arena, ARENA_BYTES, NULL);
-    if (input_message(config_file, &lossd__v1__group_config__descriptor, &arena, &bytes, &config))
+    if (input_message(config_file, &lossd__v1__group_config__descriptor, &arena, &config))
         exit_code = join_all(options, (Lossd__V1__GroupConfig *)config, ranks);
     arena_finish(&arena);
-    free(bytes);
     return exit_code;
 }
 
@@ -156,7 +147,7 @@ static void ask(struct rank_run *run)
 
     request.group = run->request->group;
     if (rpc_call(&run->connection, "lossd.v1.GroupService/GetGroup", &request.base,
-                 &lossd__v1__get_group_response__descriptor, &run->arena, &run->group_http, &message, &failure))
+                 &lossd__v1__get_group_response__descriptor, &run->arena, &message, &failure))
         run->group = ((const Lossd__V1__GetGroupResponse *)message)->group;
     else
         failure_finish(&failure); /* the calls that follow say why */
@@ -182,7 +173,7 @@ static void *send(void *context)
     ProtobufCMessage *message;
 
     if (rpc_call(&run->connection, "lossd.v1.LossService/ComputeLoss", &run->request->base,
-                 &lossd__v1__compute_loss_response__descriptor, &run->arena, &run->http, &message, &run->failure))
+                 &lossd__v1__compute_loss_response__descriptor, &run->arena, &message, &run->failure))
         run->response = (Lossd__V1__ComputeLossResponse *)message;
     else if (run->on_failure != NULL)
         run->on_failure(run);

@@ -13,13 +13,10 @@
 
 struct rank_run {
     const char *file;   /* borrowed */
-    struct arena arena; /* holds request and response */
-    uint8_t *bytes;     /* of the file */
+    struct arena arena; /* holds request, group and response */
     Lossd__V1__ComputeLossRequest *request;
     struct rpc_connection connection;
-    struct http_response group_http; /* what group points into */
-    const Lossd__V1__Group *group;   /* as it was before the step; NULL where the daemon did not say */
-    struct http_response http;
+    const Lossd__V1__Group *group;                  /* as it was before the step; NULL where the daemon did not say */
     Lossd__V1__ComputeLossResponse *response;       /* NULL until answered, or where it failed */
     struct failure failure;                         /* where response is NULL */
     void (*on_failure)(const struct rank_run *run); /* or NULL */

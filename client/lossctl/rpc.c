@@ -103,24 +103,26 @@ bool rpc_call_bytes(const struct rpc_connection *connection, const char *method,
 }
 
 bool rpc_call(const struct rpc_connection *connection, const char *method, const ProtobufCMessage *request,
-              const ProtobufCMessageDescriptor *output, struct arena *arena, struct http_response *response,
-              ProtobufCMessage **answer, struct failure *failure)
+              const ProtobufCMessageDescriptor *output, struct arena *arena, ProtobufCMessage **answer,
+              struct failure *failure)
 {
     const struct decode_limits limits = {.json_depth = 32};
+    struct http_response response;
     struct encoded body = {0};
     struct lossd_error err;
+    enum lossd_status status;
     bool called;
 
     if (message_encode(CODEC_PROTO, request, false, &body, &err) != LOSSD_OK)
         return failure_local(failure, EXIT_LOCAL, "%s: %s", method, err.message);
-    called = rpc_call_bytes(connection, method, CODEC_PROTO, body.bytes, body.size, response, failure);
+    called = rpc_call_bytes(connection, method, CODEC_PROTO, body.bytes, body.size, &response, failure);
     free(body.bytes);
     if (!called)
         return false;
-    if (message_decode(CODEC_PROTO, output, response->body, response->body_bytes, &limits, arena, answer, &err) ==
-        LOSSD_OK)
+    status = message_decode(CODEC_PROTO, output, response.body, response.body_bytes, &limits, arena, answer, &err);
+    http_response_finish(&response);
+    if (status == LOSSD_OK)
         return true;
-    http_response_finish(response);
     return failure_local(failure, EXIT_NOT_LOSSD, "%s: the answer can't be read: %s", method, err.message);
 }
 

@@ -41,13 +41,10 @@ void rpc_close(struct rpc_connection *connection);
 bool rpc_call_bytes(const struct rpc_connection *connection, const char *method, enum codec_kind kind,
                     const uint8_t *body, size_t body_bytes, struct http_response *response, struct failure *failure);
 
-/*
- * One call, message in and message out, in protobuf. The answer lies in the arena and in *response, which has to
- * outlive it.
- */
+/* One call, message in and message out, in protobuf. The answer lies in the arena. */
 bool rpc_call(const struct rpc_connection *connection, const char *method, const ProtobufCMessage *request,
-              const ProtobufCMessageDescriptor *output, struct arena *arena, struct http_response *response,
-              ProtobufCMessage **answer, struct failure *failure);
+              const ProtobufCMessageDescriptor *output, struct arena *arena, ProtobufCMessage **answer,
+              struct failure *failure);
 
 /* Print the failure as the options want it, and return its exit code. Finishes it. */
 int rpc_failed(const struct options *options, struct failure *failure);

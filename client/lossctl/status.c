@@ -76,7 +76,7 @@ static void show(Lossd__V1__Group *const *groups, size_t count, bool with_ranks)
 
 /* One group with its ranks, or all of them. */
 static bool call_and_show(const struct rpc_connection *connection, char *name, struct arena *arena,
-                          struct http_response *response, struct failure *failure)
+                          struct failure *failure)
 {
     Lossd__V1__GetGroupRequest get = LOSSD__V1__GET_GROUP_REQUEST__INIT;
     Lossd__V1__ListGroupsRequest list = LOSSD__V1__LIST_GROUPS_REQUEST__INIT;
@@ -87,14 +87,14 @@ static bool call_and_show(const struct rpc_connection *connection, char *name, s
         const Lossd__V1__ListGroupsResponse *answer;
 
         if (!rpc_call(connection, "lossd.v1.GroupService/ListGroups", &list.base,
-                      &lossd__v1__list_groups_response__descriptor, arena, response, &message, failure))
+                      &lossd__v1__list_groups_response__descriptor, arena, &message, failure))
             return false;
         answer = (const Lossd__V1__ListGroupsResponse *)message;
         show(answer->groups, answer->n_groups, false);
         return true;
     }
     if (!rpc_call(connection, "lossd.v1.GroupService/GetGroup", &get.base, &lossd__v1__get_group_response__descriptor,
-                  arena, response, &message, failure))
+                  arena, &message, failure))
         return false;
     show(&((Lossd__V1__GetGroupResponse *)message)->group,
          ((Lossd__V1__GetGroupResponse *)message)->group == NULL ? 0 : 1, true);
@@ -102,11 +102,11 @@ static bool call_and_show(const struct rpc_connection *connection, char *name, s
 }
 
 /* The daemon's own JSON. */
-static bool call_and_print_json(const struct rpc_connection *connection, char *name, struct http_response *response,
-                                struct failure *failure)
+static bool call_and_print_json(const struct rpc_connection *connection, char *name, struct failure *failure)
 {
     Lossd__V1__GetGroupRequest get = LOSSD__V1__GET_GROUP_REQUEST__INIT;
     const char *method = name == NULL ? "lossd.v1.GroupService/ListGroups" : "lossd.v1.GroupService/GetGroup";
+    struct http_response response;
     struct encoded body = {0};
     struct lossd_error err;
     bool called;
@@ -114,17 +114,18 @@ static bool call_and_print_json(const struct rpc_connection *connection, char *n
     get.group = name;
     if (message_encode(CODEC_JSON, &get.base, false, &body, &err) != LOSSD_OK)
         return failure_local(failure, EXIT_LOCAL, "%s", err.message);
-    called = rpc_call_bytes(connection, method, CODEC_JSON, body.bytes, body.size, response, failure);
+    called = rpc_call_bytes(connection, method, CODEC_JSON, body.bytes, body.size, &response, failure);
     free(body.bytes);
-    if (called)
-        printf("%s\n", (const char *)response->body);
-    return called;
+    if (!called)
+        return false;
+    printf("%s\n", (const char *)response.body);
+    http_response_finish(&response);
+    return true;
 }
 
 int command_status(const struct options *options, int argc, char **argv)
 {
     struct rpc_connection connection = {0};
-    struct http_response response = {0};
     struct failure failure;
     struct arena arena;
     char *name = argc == 1 ? argv[0] : NULL;
@@ -136,13 +137,12 @@ int command_status(const struct options *options, int argc, char **argv)
     arena_init(&arena, ANSWER_BYTES, NULL);
     ok = rpc_open(options, 0, &connection, &failure);
     if (ok && options->json)
-        ok = call_and_print_json(&connection, name, &response, &failure);
+        ok = call_and_print_json(&connection, name, &failure);
     else if (ok)
-        ok = call_and_show(&connection, name, &arena, &response, &failure);
+        ok = call_and_show(&connection, name, &arena, &failure);
     if (!ok)
         exit_code = rpc_failed(options, &failure);
     arena_finish(&arena);
-    http_response_finish(&response);
     rpc_close(&connection);
     return exit_code;
 }
