@@ -77,6 +77,15 @@ static const struct command *find_command(const char *name)
     return NULL;
 }
 
+static const char *long_name(int letter)
+{
+    const struct option *option = long_options;
+
+    while (option->val != letter)
+        option++;
+    return option->name;
+}
+
 /* What can be wrong with one option is its value. given [], by letter. */
 static int take_option(int letter, struct options *options, bool *given)
 {
@@ -136,7 +145,7 @@ static int run(const struct options *options, const bool *given, int argc, char 
         return usage("%s: no such command; there are call, compute, status, health and schema", argv[0]);
     for (const char *letter = own_options; *letter != '\0'; letter++)
         if (given[(unsigned char)*letter] && strchr(command->options, *letter) == NULL)
-            return usage("%s takes no -%c", command->name, *letter);
+            return usage("%s takes no --%s", command->name, long_name(*letter));
     return flush(command->run(options, argc - 1, argv + 1));
 }
 

@@ -136,6 +136,12 @@ def test_a_wrong_command_line_exits_with_1_and_one_or_two_lines(arguments):
     assert 1 <= done.stderr.count("\n") <= 3
 
 
+@pytest.mark.parametrize("command, option", [("health", "--check"), ("compute", "--data=x"), ("schema", "--join=x"), ("call", "--text")])
+def test_an_option_of_another_command_is_refused_by_its_name(command, option):
+    name = option.split("=")[0]
+    assert call(command, option).stderr.startswith(f"lossctl: {command} takes no {name}\n")
+
+
 def test_nobody_there_is_unavailable_and_says_where_to_look(free_port):
     done = call("--addr", f"127.0.0.1:{free_port}", "status")
     assert done.returncode == UNAVAILABLE
