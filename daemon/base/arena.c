@@ -167,3 +167,14 @@ char *arena_strndup(struct arena *arena, const char *text, size_t length)
     }
     return copy;
 }
+
+enum lossd_status arena_error(const struct arena *arena, const char *what, struct lossd_error *err)
+{
+    if (arena->refused_bytes > 0)
+        (void)error_set(err, LOSSD_LIMIT_EXCEEDED, "", "the %s needs more memory than is left of memory_bytes", what);
+    else
+        (void)error_set(err, LOSSD_LIMIT_EXCEEDED, "", "the %s needs more than %zu bytes of memory", what,
+                        arena->limit_bytes);
+    error_add_metadata(err, "limit", "memory_bytes");
+    return LOSSD_LIMIT_EXCEEDED;
+}

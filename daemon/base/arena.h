@@ -10,6 +10,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/status.h"
+
 /* Bytes that all arenas of a daemon may hold together. used is only changed through the functions below. */
 struct memory_budget {
     size_t limit_bytes;
@@ -42,7 +44,7 @@ void arena_finish(struct arena *arena);
 /*
  * bytes of memory with undefined contents, aligned to 16 (to 64 from 64 bytes on), valid until arena_finish. 0 bytes
  * give a valid pointer.
- * NULL where the arena's limit, the budget or the machine's memory is used up: the caller answers LOSSD_LIMIT_EXCEEDED.
+ * NULL where the arena's limit, the budget or the machine's memory is used up: the caller returns arena_error.
  */
 void *arena_alloc(struct arena *arena, size_t bytes);
 
@@ -58,5 +60,11 @@ void arena_discharge(struct arena *arena, size_t bytes);
 
 /* A copy of length bytes with a NUL behind. */
 char *arena_strndup(struct arena *arena, const char *text, size_t length);
+
+/*
+ * LOSSD_LIMIT_EXCEEDED, metadata "limit" "memory_bytes": the arena has refused memory for what ("message"). Whoever
+ * knows the other users of the budget may find that the same call can succeed later.
+ */
+enum lossd_status arena_error(const struct arena *arena, const char *what, struct lossd_error *err);
 
 #endif

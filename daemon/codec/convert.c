@@ -3,14 +3,6 @@
 
 #include <stdio.h>
 
-static enum lossd_status fail_memory(const struct arena *arena, struct lossd_error *err)
-{
-    (void)error_set(err, LOSSD_LIMIT_EXCEEDED, "", "the message needs more than %zu bytes of memory",
-                    arena->limit_bytes);
-    error_add_metadata(err, "limit", "memory_bytes");
-    return LOSSD_LIMIT_EXCEEDED;
-}
-
 static struct task_batch task_from_message(const Lossd__V1__TaskBatch *message)
 {
     return (struct task_batch){
@@ -43,7 +35,7 @@ enum lossd_status batch_from_message(const Lossd__V1__ComputeLossRequest *messag
     }
     tasks = arena_calloc(arena, message->n_tasks, sizeof *tasks);
     if (tasks == NULL)
-        return fail_memory(arena, err);
+        return arena_error(arena, "message", err);
     for (size_t i = 0; i < message->n_tasks; i++) {
         char field[48];
 
@@ -143,7 +135,7 @@ enum lossd_status response_from_result(const struct result *result, struct arena
     Lossd__V1__ComputeLossResponse *message = arena_alloc(arena, sizeof *message);
 
     if (message == NULL)
-        return fail_memory(arena, err);
+        return arena_error(arena, "message", err);
     lossd__v1__compute_loss_response__init(message);
     message->has_step = message->has_loss = message->has_replayed = 1;
     message->has_request_factor = message->has_candidate_factor = 1;
@@ -155,7 +147,7 @@ enum lossd_status response_from_result(const struct result *result, struct arena
     message->local = counts_from_result(&result->local, arena);
     message->world = counts_from_result(&result->world, arena);
     if (message->local == NULL || message->world == NULL || !fill_tasks(message, result, arena))
-        return fail_memory(arena, err);
+        return arena_error(arena, "message", err);
     *response = message;
     return LOSSD_OK;
 }

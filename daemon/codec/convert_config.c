@@ -8,14 +8,6 @@
 
 enum { GRAD_REDUCES = 2, ON_NONFINITES = 3, WEIGHT_NORMALIZERS = 2, LISTS = 2, COUNTINGS = 2, TARGETS = 4, MEANS = 2 };
 
-static enum lossd_status fail_memory(const struct arena *arena, struct lossd_error *err)
-{
-    (void)error_set(err, LOSSD_LIMIT_EXCEEDED, "", "the config needs more than %zu bytes of memory",
-                    arena->limit_bytes);
-    error_add_metadata(err, "limit", "memory_bytes");
-    return LOSSD_LIMIT_EXCEEDED;
-}
-
 static enum lossd_status fail_limit(const char *what, size_t found, uint32_t limit, struct lossd_error *err)
 {
     (void)error_set(err, LOSSD_LIMIT_EXCEEDED, what, "%zu %s, expected %u at most", found, what, limit);
@@ -102,7 +94,7 @@ static enum lossd_status read_losses(const Lossd__V1__TaskConfig *message, uint3
         return fail_limit("losses", message->n_losses, max_losses, err);
     losses = arena_calloc(arena, message->n_losses, sizeof *losses);
     if (losses == NULL)
-        return fail_memory(arena, err);
+        return arena_error(arena, "config", err);
     for (size_t i = 0; i < message->n_losses; i++) {
         const enum lossd_status status = read_loss(message->losses[i], &losses[i], err);
 
@@ -137,7 +129,7 @@ static enum lossd_status read_task(const Lossd__V1__TaskConfig *message, uint32_
         .in_task_space_weight = message->in_task_space_weight,
         .out_task_space_weight = message->out_task_space_weight,
     };
-    return task->name == NULL ? fail_memory(arena, err) : read_losses(message, max_losses, arena, task, err);
+    return task->name == NULL ? arena_error(arena, "config", err) : read_losses(message, max_losses, arena, task, err);
 }
 
 static enum lossd_status read_policies(const Lossd__V1__GroupConfig *message, struct group_config *config,
@@ -174,7 +166,7 @@ enum lossd_status config_from_message(const Lossd__V1__GroupConfig *message, uin
         return fail_limit("tasks", message->n_tasks, max_tasks, err);
     tasks = arena_calloc(arena, message->n_tasks, sizeof *tasks);
     if (tasks == NULL)
-        return fail_memory(arena, err);
+        return arena_error(arena, "config", err);
     for (size_t i = 0; i < message->n_tasks; i++) {
         status = read_task(message->tasks[i], max_losses, arena, &tasks[i], err);
         if (status != LOSSD_OK) {

@@ -189,12 +189,8 @@ enum lossd_status config_to_message(const struct group_config *config, struct ar
 {
     Lossd__V1__GroupConfig *const made = write_group(config, arena);
 
-    if (made == NULL) {
-        (void)error_set(err, LOSSD_LIMIT_EXCEEDED, "", "the config needs more than %zu bytes of memory",
-                        arena->limit_bytes);
-        error_add_metadata(err, "limit", "memory_bytes");
-        return LOSSD_LIMIT_EXCEEDED;
-    }
+    if (made == NULL)
+        return arena_error(arena, "config", err);
     *message = made;
     return LOSSD_OK;
 }

@@ -37,14 +37,6 @@ struct scanner {
 
 static enum lossd_status scan_object(struct scanner *s, const ProtobufCMessageDescriptor *descriptor);
 
-static enum lossd_status fail_memory(struct scanner *s)
-{
-    (void)error_set(s->c.err, LOSSD_LIMIT_EXCEEDED, "", "the message needs more than %zu bytes of memory",
-                    s->arena->limit_bytes);
-    error_add_metadata(s->c.err, "limit", "memory_bytes");
-    return LOSSD_LIMIT_EXCEEDED;
-}
-
 static enum lossd_status scan_text(struct scanner *s)
 {
     struct json_string string;
@@ -63,7 +55,7 @@ static enum lossd_status add_cut(struct scanner *s, const uint8_t *begin, void *
         struct json_cut *cuts = arena_calloc(s->arena, capacity, sizeof *cuts);
 
         if (cuts == NULL)
-            return fail_memory(s);
+            return arena_error(s->arena, "message", s->c.err);
         if (s->out.num_cuts > 0)
             memcpy(cuts, s->out.cuts, s->out.num_cuts * sizeof *cuts);
         s->out.cuts = cuts;
@@ -86,7 +78,7 @@ static enum lossd_status scan_one_number(struct scanner *s, ProtobufCType type)
     enum lossd_status status;
 
     if (value == NULL)
-        return fail_memory(s);
+        return arena_error(s->arena, "message", s->c.err);
     status = json_read_number(&s->c, type, value);
     return status == LOSSD_OK ? add_cut(s, begin, value, 1) : status;
 }
@@ -134,11 +126,11 @@ static enum lossd_status scan_number_array(struct scanner *s, ProtobufCType type
         return json_fail(&s->c, s->c.end, "the array has no end");
     if (json_leave_if_empty(&s->c, ']')) {
         values = arena_alloc(s->arena, 0);
-        return values == NULL ? fail_memory(s) : add_cut(s, begin, values, 0);
+        return values == NULL ? arena_error(s->arena, "message", s->c.err) : add_cut(s, begin, values, 0);
     }
     values = capacity <= SIZE_MAX / size ? arena_alloc(s->arena, capacity * size) : NULL;
     if (values == NULL)
-        return fail_memory(s);
+        return arena_error(s->arena, "message", s->c.err);
     status = json_read_numbers(&s->c, type, values, capacity, &count);
     s->c.depth--;
     return status == LOSSD_OK ? add_cut(s, begin, values, count) : status;

@@ -61,10 +61,7 @@ static enum lossd_status proto_decode(const ProtobufCMessageDescriptor *descript
     }
     if (!allocator.is_full)
         return error_set(err, LOSSD_MALFORMED_REQUEST, "", "a required field is missing, or there are too many fields");
-    (void)error_set(err, LOSSD_LIMIT_EXCEEDED, "", "the message needs more than %zu bytes of memory",
-                    arena->limit_bytes);
-    error_add_metadata(err, "limit", "memory_bytes");
-    return LOSSD_LIMIT_EXCEEDED;
+    return arena_error(arena, "message", err);
 }
 
 static bool strings_are_valid(const ProtobufCMessage *message);

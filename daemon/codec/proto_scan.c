@@ -25,13 +25,6 @@ struct scanner {
 static enum lossd_status scan_message(struct scanner *s, const ProtobufCMessageDescriptor *descriptor, const uint8_t *p,
                                       const uint8_t *end);
 
-static enum lossd_status too_large(size_t limit_bytes, struct lossd_error *err)
-{
-    (void)error_set(err, LOSSD_LIMIT_EXCEEDED, "", "the message needs more than %zu bytes of memory", limit_bytes);
-    error_add_metadata(err, "limit", "memory_bytes");
-    return LOSSD_LIMIT_EXCEEDED;
-}
-
 static enum lossd_status fail(struct scanner *s, const uint8_t *at, const char *what)
 {
     (void)error_set(s->err, LOSSD_MALFORMED_REQUEST, "", "%s", what);
@@ -70,8 +63,12 @@ static enum lossd_status scan_string(struct scanner *s, const struct wire_field 
 static enum lossd_status scan_sub_message(struct scanner *s, const ProtobufCMessageDescriptor *descriptor,
                                           const struct wire_field *wire)
 {
-    if (descriptor->sizeof_message > s->message_bytes)
-        return too_large(s->message_limit_bytes, s->err);
+    if (descriptor->sizeof_message > s->message_bytes) {
+        (void)error_set(s->err, LOSSD_LIMIT_EXCEEDED, "", "its messages need more than %zu bytes of memory",
+                        s->message_limit_bytes);
+        error_add_metadata(s->err, "limit", "memory_bytes");
+        return LOSSD_LIMIT_EXCEEDED;
+    }
     s->message_bytes -= descriptor->sizeof_message;
     return scan_message(s, descriptor, wire->value, wire->end);
 }
@@ -147,5 +144,5 @@ enum lossd_status proto_scan(const ProtobufCMessageDescriptor *descriptor, const
         return status;
     if (proto_rewrite(descriptor, body, size, arena))
         return LOSSD_OK;
-    return too_large(arena->limit_bytes, err);
+    return arena_error(arena, "message", err);
 }

@@ -20,14 +20,6 @@ struct reader {
 static enum lossd_status read_message(struct reader *r, const ProtobufCMessageDescriptor *descriptor,
                                       struct json_object *object, ProtobufCMessage **message);
 
-static enum lossd_status fail_memory(struct arena *arena, struct lossd_error *err)
-{
-    (void)error_set(err, LOSSD_LIMIT_EXCEEDED, "", "the message needs more than %zu bytes of memory",
-                    arena->limit_bytes);
-    error_add_metadata(err, "limit", "memory_bytes");
-    return LOSSD_LIMIT_EXCEEDED;
-}
-
 static bool has_nul(struct json_object *string)
 {
     return memchr(json_object_get_string(string), '\0', (size_t)json_object_get_string_len(string)) != NULL;
@@ -40,7 +32,7 @@ static enum lossd_status read_string(struct reader *r, struct json_object *value
     if (has_nul(value))
         return error_set(r->err, LOSSD_MALFORMED_REQUEST, "", "a string with a NUL in it");
     *text = arena_strndup(r->arena, json_object_get_string(value), length);
-    return *text == NULL ? fail_memory(r->arena, r->err) : LOSSD_OK;
+    return *text == NULL ? arena_error(r->arena, "message", r->err) : LOSSD_OK;
 }
 
 static enum lossd_status read_bytes(struct reader *r, struct json_object *value, ProtobufCBinaryData *bytes)
@@ -49,7 +41,7 @@ static enum lossd_status read_bytes(struct reader *r, struct json_object *value,
 
     bytes->data = arena_alloc(r->arena, length / 4 * 3 + 3);
     if (bytes->data == NULL)
-        return fail_memory(r->arena, r->err);
+        return arena_error(r->arena, "message", r->err);
     if (!base64_decode(json_object_get_string(value), length, bytes->data, &bytes->len))
         return error_set(r->err, LOSSD_MALFORMED_REQUEST, "", "a string that is not base64");
     return LOSSD_OK;
@@ -139,7 +131,7 @@ static enum lossd_status read_repeated(struct reader *r, const ProtobufCFieldDes
     length = json_object_array_length(value);
     elements = arena_calloc(r->arena, length, size);
     if (elements == NULL)
-        return fail_memory(r->arena, r->err);
+        return arena_error(r->arena, "message", r->err);
     for (size_t i = 0; i < length; i++) {
         struct json_object *element = json_object_array_get_idx(value, i);
         const enum lossd_status status = is_skipped(r, field, element)
@@ -163,7 +155,7 @@ static enum lossd_status read_message(struct reader *r, const ProtobufCMessageDe
     const ProtobufCFieldDescriptor *missing;
 
     if (made == NULL)
-        return fail_memory(r->arena, r->err);
+        return arena_error(r->arena, "message", r->err);
     protobuf_c_message_init(descriptor, made);
     json_object_object_foreach(object, key, value)
     {
@@ -241,7 +233,7 @@ enum lossd_status protojson_decode(const ProtobufCMessageDescriptor *descriptor,
     if (status != LOSSD_OK)
         return status;
     if (!arena_charge(arena, scan.tree_bytes))
-        return fail_memory(arena, err);
+        return arena_error(arena, "message", err);
     object = parse_tree(body, size, &scan, JSON_TREE_DEPTH);
     status = object == NULL ? error_set(err, LOSSD_INTERNAL, "", "json-c refuses what has been checked")
                             : read_message(&reader, descriptor, object, message);

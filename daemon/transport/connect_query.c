@@ -118,11 +118,8 @@ static enum lossd_status decode_parameter(const struct parameter *parameter, con
     uint8_t *copy = (uint8_t *)arena_strndup(arena, parameter->value, parameter->length);
     size_t length = parameter->length;
 
-    if (copy == NULL) {
-        (void)error_set(err, LOSSD_LIMIT_EXCEEDED, name, "does not fit into memory");
-        error_add_metadata(err, "limit", "memory_bytes");
-        return LOSSD_LIMIT_EXCEEDED;
-    }
+    if (copy == NULL)
+        return arena_error(arena, "query", err);
     if (!percent_decode(copy, &length))
         return error_set(err, LOSSD_MALFORMED_REQUEST, name, "has a %% without two hexadecimal digits behind it");
     copy[length] = '\0';

@@ -32,13 +32,6 @@ const struct rpc_method *rpc_find(const char *path)
     return NULL;
 }
 
-enum lossd_status rpc_out_of_memory(struct lossd_error *err)
-{
-    (void)error_set(err, LOSSD_LIMIT_EXCEEDED, "", "the call needs more memory than is left of memory_bytes");
-    error_add_metadata(err, "limit", "memory_bytes");
-    return LOSSD_LIMIT_EXCEEDED;
-}
-
 void rpc_note_caller(struct submission *submission, const char *group, uint32_t rank)
 {
     if (group != NULL && name_is_valid(group))
@@ -57,7 +50,7 @@ enum lossd_status rpc_new_message(struct arena *arena, const ProtobufCMessageDes
     ProtobufCMessage *made = arena_alloc(arena, descriptor->sizeof_message);
 
     if (made == NULL)
-        return rpc_out_of_memory(err);
+        return arena_error(arena, "answer", err);
     protobuf_c_message_init(descriptor, made);
     *message = made;
     return LOSSD_OK;

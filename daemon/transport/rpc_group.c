@@ -32,7 +32,7 @@ static enum lossd_status join_response(const struct join_answer *answer, struct 
     message->has_generation = true;
     message->generation = answer->generation;
     message->config_digest = arena_strndup(arena, answer->digest, strlen(answer->digest));
-    return message->config_digest == NULL ? rpc_out_of_memory(err) : LOSSD_OK;
+    return message->config_digest == NULL ? arena_error(arena, "answer", err) : LOSSD_OK;
 }
 
 RPC_HANDLER(rpc_join_group)
@@ -123,7 +123,7 @@ static enum lossd_status fill_ranks(Lossd__V1__Group *message, const struct grou
 
     message->ranks = arena_calloc(arena, view->world_size, sizeof(Lossd__V1__RankStatus *));
     if (ranks == NULL || message->ranks == NULL)
-        return rpc_out_of_memory(err);
+        return arena_error(arena, "answer", err);
     for (uint32_t rank = 0; rank < view->world_size; rank++) {
         fill_rank(&ranks[rank], rank, &view->ranks[rank], view->taken_ns);
         message->ranks[rank] = &ranks[rank];
@@ -163,7 +163,7 @@ static enum lossd_status group_to_message(const struct group_view *view, struct 
     group->has_all_reduces = true;
     group->all_reduces = view->all_reduces;
     if (group->name == NULL || group->config_digest == NULL)
-        return rpc_out_of_memory(err);
+        return arena_error(arena, "answer", err);
     *message = group;
     return fill_ranks(group, view, arena, err);
 }
@@ -195,7 +195,7 @@ static enum lossd_status groups_to_message(const struct group_view *views, size_
 {
     answer->groups = arena_calloc(arena, count, sizeof(Lossd__V1__Group *));
     if (answer->groups == NULL)
-        return rpc_out_of_memory(err);
+        return arena_error(arena, "answer", err);
     for (size_t i = 0; i < count; i++) {
         const enum lossd_status status = group_to_message(&views[i], arena, &answer->groups[i], err);
 

@@ -27,9 +27,6 @@ enum lossd_status rpc_new_message(struct arena *arena, const ProtobufCMessageDes
 /* Group and rank for the log line of the call; group may be NULL or no name at all. */
 void rpc_note_caller(struct submission *submission, const char *group, uint32_t rank);
 
-/* LOSSD_LIMIT_EXCEEDED, naming memory_bytes. */
-enum lossd_status rpc_out_of_memory(struct lossd_error *err);
-
 /* LOSSD_INVALID_ARGUMENT for a field that has to be there. */
 enum lossd_status rpc_field_absent(struct lossd_error *err, const char *field);
 
