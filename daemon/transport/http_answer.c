@@ -22,22 +22,26 @@ static bool may_log(struct http *http, int64_t now_ns)
     return atomic_fetch_add_explicit(&http->log_lines, 1, memory_order_relaxed) < LOG_LINES_PER_SECOND;
 }
 
-/* Names and numbers only: what a message quotes may be data. */
+/*
+ * Names and numbers only: what a message quotes may be data. The name of an unknown field is the client's: it stops
+ * where it would end the quotes and go on as words of ours.
+ */
 static void log_call(struct http_call *call, const struct status_info *info)
 {
     const struct submission *submission = &call->submission;
     const bool failed = info->http_status != MHD_HTTP_OK;
+    const char *field = failed ? submission->error.field : "";
     const int64_t now_ns = clock_now_ns();
 
     if (failed && !may_log(call->http, now_ns))
         return;
     log_line(failed ? LOG_LEVEL_INFO : LOG_LEVEL_DEBUG,
              "event=call method=%s code=%s reason=%s group=%s rank=%" PRIu32 " step=%" PRIu64
-             " ms=%.3f trace=%s field=\"%s\"",
+             " ms=%.3f trace=%s field=\"%.*s\"",
              call->method->path + 1, info->code_name, info->reason,
              name_is_valid(submission->group_name) ? submission->group_name : "-", submission->rank, submission->step,
              (double)(now_ns - call->head_ns) / (double)NS_PER_MS,
-             call->traceparent[0] == '\0' ? "-" : call->traceparent, failed ? submission->error.field : "");
+             call->traceparent[0] == '\0' ? "-" : call->traceparent, (int)strcspn(field, "\""), field);
 }
 
 static void count_call(struct http_call *call, enum lossd_status status)

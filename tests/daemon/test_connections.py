@@ -277,6 +277,15 @@ def test_the_log_names_the_caller_of_a_failed_call(start, method, request_, step
     assert f"group=no-such rank=3 step={step} " in line, line
 
 
+def test_a_field_that_the_client_made_up_adds_no_words_to_the_log(start):
+    daemon = start()
+    error = daemon.client.refused("GetGroup", b'{"x\\" code=ok y=\\"\\nlevel=info": 1}')
+    assert error.field == 'x" code=ok y="\nlevel=info'
+    daemon.stop()
+    lines = [line for line in daemon.log if "GetGroup" in line or "code=ok" in line]
+    assert len(lines) == 1 and lines[0].endswith(' field="x"\n'), lines
+
+
 @pytest.mark.parametrize("absent", ["requests", "candidates"])
 def test_an_announcement_needs_both_counts(client, absent):
     request = {"group": "g", "rank": 0, "step": 1, "requests": 0, "candidates": 0}
