@@ -184,29 +184,39 @@ def test_clients_that_go_in_mid_body_are_gone_by_the_upload_timeout(start):
         time.sleep(0.02)
 
 
+def is_open(sock):
+    sock.settimeout(0.01)
+    try:
+        return sock.recv(1) != b""
+    except TimeoutError:
+        return True
+
+
 def test_connections_more_than_64_past_the_limit_are_closed_and_calls_go_on_when_there_are_fewer(start):
+    """Those past the limit are closed after a second, when they send nothing; those past the 64 at once."""
     daemon = start({"limits": {"connections": 20}})
     client = daemon.client
-    held = [client.socket() for _ in range(20 + 64)]
-    time.sleep(0.5)  # all are accepted by now
-    for _ in range(5):
-        sock = client.socket()
-        sock.settimeout(10)
-        assert sock.recv(1) == b"", "closed without an answer"
-        sock.close()
-    for sock in held:
-        sock.settimeout(0.01)
-        with pytest.raises(TimeoutError):
-            sock.recv(1)
-        sock.close()
-    end = time.monotonic() + 10
-    while True:
-        try:
-            client.call("ListGroups", {})
-            break
-        except (OSError, ConnectionError):
+    for _ in range(10):  # where the machine is too slow to open so many in a second
+        begin = time.monotonic()
+        held = [client.socket() for _ in range(20 + 64)]
+        more = client.socket()
+        closed, seconds = more.recv(1) == b"", time.monotonic() - begin
+        within = [is_open(sock) for sock in held[:20]]
+        for sock in [*held, more]:
+            sock.close()
+        end = time.monotonic() + 10
+        while True:
+            try:
+                if daemon.metric("lossd_connections") == 1:
+                    break
+            except (OSError, ConnectionError):
+                pass
             assert time.monotonic() < end
             time.sleep(0.05)
+        if seconds < 0.9:
+            break
+    assert closed and seconds < 0.9 and all(within)
+    client.call("ListGroups", {})
 
 
 def test_open_calls_are_bounded(start):
