@@ -157,10 +157,11 @@ address_from_log() {
     tail -n +"$1" "$state/lossd.log" | sed -n 's/.*listening on \([^ ]*\).*/\1/p' | head -n 1
 }
 
+# Until it has no program any more: in a container whose first process never waits, its pid stays for ever.
 stop_own() {
     kill "$1" 2>/dev/null || return 0
     tries=150
-    while kill -0 "$1" 2>/dev/null; do
+    while readlink "/proc/$1/exe" >/dev/null 2>&1; do
         tries=$((tries - 1))
         [ $tries -gt 0 ] || die "the daemon with pid $1 does not stop"
         sleep 0.1
