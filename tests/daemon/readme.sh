@@ -6,12 +6,10 @@ build=${LOSSD_BUILD:-$here/build}
 
 python3 "$here/tests/docs/readme.py"
 failed=$?
-if command -v man >/dev/null; then
-    for page in "$build"/deploy/lossctl.1 "$build"/deploy/lossd.8; do
-        if ! said=$(man --warnings -l "$page" 2>&1 >/dev/null) || [ -n "$said" ]; then
-            echo "failed: $page: $said"
-            failed=1
-        fi
-    done
-fi
+for page in "$build"/deploy/lossctl.1 "$build"/deploy/lossd.8; do
+    if ! said=$(man --warnings -l "$page" 2>&1 >/dev/null) || [ -n "$said" ]; then
+        echo "failed: $page: $said"
+        failed=1
+    fi
+done
 exit $failed
