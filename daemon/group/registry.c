@@ -102,6 +102,9 @@ enum lossd_status registry_find_rank(const struct registry *registry, const stru
         error_add_metadata(err, "generation", "%" PRIu64, found->generation);
         return LOSSD_STALE_GENERATION;
     }
+    if (!address->has_rank && found->world_size > 1)
+        return error_set(err, LOSSD_INVALID_ARGUMENT, "rank", "is absent, but the group has %" PRIu32 " ranks",
+                         found->world_size);
     if (address->rank >= found->world_size) {
         (void)error_set(err, LOSSD_RANK_RANGE, "rank", "is %" PRIu32 ", but the group has %" PRIu32 " ranks",
                         address->rank, found->world_size);
@@ -156,6 +159,7 @@ static enum lossd_status address_submission(const struct registry *registry, str
 {
     const struct address address = {
         .group = submission->group_name,
+        .has_rank = submission->has_rank,
         .rank = submission->rank,
         .has_generation = submission->has_generation,
         .generation = submission->generation,
@@ -167,9 +171,6 @@ static enum lossd_status address_submission(const struct registry *registry, str
         return error_set(&submission->error, LOSSD_SHUTTING_DOWN, "", "the daemon is shutting down");
     if (status != LOSSD_OK)
         return status;
-    if (!submission->has_rank && group->world_size > 1)
-        return error_set(&submission->error, LOSSD_INVALID_ARGUMENT, "rank",
-                         "is absent, but the group has %" PRIu32 " ranks", group->world_size);
     submission->group = group_ref(group);
     return LOSSD_OK;
 }

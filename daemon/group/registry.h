@@ -39,6 +39,7 @@ enum lossd_status registry_declare(struct registry *registry, const char *name, 
 
 struct join_request {
     const char *group;
+    bool has_rank; /* absent: 0, in a world of one */
     uint32_t rank;
     bool has_world_size;
     uint32_t world_size;
@@ -60,7 +61,8 @@ struct join_answer {
  * Become a member. request->config is taken over (and set to NULL) where it becomes the group's; otherwise it stays the
  * caller's.
  *
- * LOSSD_INVALID_ARGUMENT  group, world_size, local_world_size, nnodes, node_rank, config: absent or out of range
+ * LOSSD_INVALID_ARGUMENT  group, world_size, local_world_size, nnodes, node_rank, config: absent or out of range;
+ *                         rank: absent where the world is larger than 1
  * LOSSD_RANK_RANGE        rank >= world_size (metadata "world_size")
  * LOSSD_LIMIT_EXCEEDED    groups, ranks (metadata "limit")
  * LOSSD_NOT_SUPPORTED     nnodes: no engine for several nodes
@@ -80,6 +82,7 @@ enum lossd_status registry_join(struct registry *registry, struct join_request *
 /* A call's address: which group and rank it is for. */
 struct address {
     const char *group;
+    bool has_rank; /* absent: 0, in a world of one */
     uint32_t rank;
     bool has_generation;
     uint64_t generation;

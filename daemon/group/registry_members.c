@@ -41,11 +41,14 @@ static enum lossd_status check_nodes(const struct join_request *request, uint32_
     return LOSSD_OK;
 }
 
-static enum lossd_status check_rank(uint32_t rank, uint32_t world_size, struct lossd_error *err)
+static enum lossd_status check_rank(const struct join_request *request, uint32_t world_size, struct lossd_error *err)
 {
-    if (rank < world_size)
+    if (!request->has_rank && world_size > 1)
+        return error_set(err, LOSSD_INVALID_ARGUMENT, "rank", "is absent, but world_size is %" PRIu32, world_size);
+    if (request->rank < world_size)
         return LOSSD_OK;
-    (void)error_set(err, LOSSD_RANK_RANGE, "rank", "is %" PRIu32 ", but world_size is %" PRIu32, rank, world_size);
+    (void)error_set(err, LOSSD_RANK_RANGE, "rank", "is %" PRIu32 ", but world_size is %" PRIu32, request->rank,
+                    world_size);
     error_add_metadata(err, "world_size", "%" PRIu32, world_size);
     return LOSSD_RANK_RANGE;
 }
@@ -61,7 +64,7 @@ static enum lossd_status check_founder(const struct registry *registry, const st
     if (check_world_size(registry, request->world_size, err) != LOSSD_OK ||
         check_nodes(request, request->world_size, err) != LOSSD_OK)
         return err->status;
-    return check_rank(request->rank, request->world_size, err);
+    return check_rank(request, request->world_size, err);
 }
 
 /* Checks against the group that is there. */
@@ -105,7 +108,7 @@ static enum lossd_status check_member(const struct group *group, const struct jo
     if (request->nnodes != group->nnodes)
         return mismatch(err, "nnodes", request->nnodes, group->nnodes);
     if (check_nodes(request, group->world_size, err) != LOSSD_OK ||
-        check_rank(request->rank, group->world_size, err) != LOSSD_OK)
+        check_rank(request, group->world_size, err) != LOSSD_OK)
         return err->status;
     return check_config(group, request, first_seen, err);
 }

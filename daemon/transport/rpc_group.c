@@ -40,6 +40,7 @@ RPC_HANDLER(rpc_join_group)
     const Lossd__V1__JoinGroupRequest *message = (const Lossd__V1__JoinGroupRequest *)request;
     struct join_request arguments = {
         .group = message->group,
+        .has_rank = message->has_rank,
         .rank = message->rank,
         .has_world_size = message->has_world_size,
         .world_size = message->world_size,
@@ -76,6 +77,7 @@ RPC_HANDLER(rpc_leave_group)
     const Lossd__V1__LeaveGroupRequest *message = (const Lossd__V1__LeaveGroupRequest *)request;
     const struct address address = {
         .group = message->group,
+        .has_rank = message->has_rank,
         .rank = message->rank,
         .has_generation = message->has_generation,
         .generation = message->generation,

@@ -11,6 +11,7 @@ RPC_HANDLER(rpc_announce_counts)
     const Lossd__V1__AnnounceCountsRequest *message = (const Lossd__V1__AnnounceCountsRequest *)request;
     const struct address address = {
         .group = message->group,
+        .has_rank = message->has_rank,
         .rank = message->rank,
         .has_generation = message->has_generation,
         .generation = message->generation,

@@ -74,19 +74,19 @@ def test_a_config_is_refused(client, name):
     ({"world_size": 0}, "world_size"), ({"local_world_size": 3}, "local_world_size"),
     ({"local_world_size": 0}, "local_world_size"), ({"node_rank": 1}, "node_rank"), ({"nnodes": 0}, "nnodes")])
 def test_a_join_is_refused(client, change, field):
-    error = client.refused("JoinGroup", {"group": "join", "world_size": 2, "config": BCE, **change})
+    error = client.refused("JoinGroup", {"group": "join", "rank": 0, "world_size": 2, "config": BCE, **change})
     assert error.code == "invalid_argument" and error.field == field, error
 
 
 @pytest.mark.parametrize("absent", ["group", "world_size", "config"])
 def test_a_join_needs(client, absent):
-    request = {"group": "join", "world_size": 2, "config": BCE}
+    request = {"group": "join", "rank": 0, "world_size": 2, "config": BCE}
     error = client.refused("JoinGroup", {k: v for k, v in request.items() if k != absent})
     assert error.code == "invalid_argument" and error.field == absent, error
 
 
 def test_several_nodes_are_not_supported_yet(client):
-    request = {"group": "nodes", "world_size": 2, "local_world_size": 1, "nnodes": 2, "config": BCE,
+    request = {"group": "nodes", "rank": 0, "world_size": 2, "local_world_size": 1, "nnodes": 2, "config": BCE,
                "master_addr": "127.0.0.1:7430"}
     error = client.refused("JoinGroup", request)
     assert (error.code, error.reason, error.field) == ("unimplemented", "NOT_SUPPORTED", "nnodes")

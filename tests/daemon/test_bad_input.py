@@ -248,7 +248,7 @@ def tasks(count, losses=1):
 @pytest.mark.parametrize("name, at, past", [
     ("tasks", {"world_size": 1, "config": tasks(4)}, {"world_size": 1, "config": tasks(5)}),
     ("losses", {"world_size": 1, "config": tasks(1, 3)}, {"world_size": 1, "config": tasks(1, 4)}),
-    ("ranks", {"world_size": 8, "config": BCE}, {"world_size": 9, "config": BCE}),
+    ("ranks", {"rank": 0, "world_size": 8, "config": BCE}, {"rank": 0, "world_size": 9, "config": BCE}),
 ])
 def test_limits_of_a_group(client, name, at, past):
     assert client.call("JoinGroup", {"group": "limit", **at}).generation

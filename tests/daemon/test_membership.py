@@ -181,3 +181,20 @@ def test_groups_are_listed_by_name(client):
     mine = next(g for g in groups if g.name == names[0])
     assert (mine.world_size, mine.nnodes, len(mine.ranks)) == (2, 1, 2)
     assert mine.config.tasks[0].losses[0].HasField("binary_cross_entropy") and mine.config.step_timeout_ms == 120000
+
+
+def test_a_rank_has_to_say_which_it_is_in_a_world_of_several(client):
+    config = {"tasks": [{"name": "t", "losses": [{"l2_loss": {}}]}]}
+    for world in (1, 2):
+        join = {"group": "who%d" % world, "world_size": world, "config": config}
+        if world == 1:
+            client.call("JoinGroup", join)
+            client.call("LeaveGroup", {"group": join["group"]})
+            continue
+        error = client.refused("JoinGroup", join)
+        assert (error.code, error.reason, error.field) == ("invalid_argument", "INVALID_ARGUMENT", "rank"), error
+        for rank in range(world):
+            client.call("JoinGroup", {**join, "rank": rank})
+        error = client.refused("LeaveGroup", {"group": join["group"]})
+        assert (error.code, error.reason, error.field) == ("invalid_argument", "INVALID_ARGUMENT", "rank"), error
+        client.call("LeaveGroup", {"group": join["group"], "rank": 1})

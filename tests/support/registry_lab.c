@@ -92,6 +92,7 @@ uint64_t lab_join(struct registry *registry, const char *group, uint32_t rank, u
 {
     const struct join_request request = {
         .group = group,
+        .has_rank = true,
         .rank = rank,
         .has_world_size = true,
         .world_size = world_size,
@@ -117,6 +118,7 @@ void lab_join_all(struct registry *registry, struct owned_config *config, uint32
     for (uint32_t r = 0; r < world_size; r++) {
         struct join_request request = {
             .group = "g",
+            .has_rank = true,
             .rank = r,
             .has_world_size = true,
             .world_size = world_size,
@@ -130,7 +132,7 @@ void lab_join_all(struct registry *registry, struct owned_config *config, uint32
 
 enum lossd_status lab_leave(struct registry *registry, const char *group, uint32_t rank)
 {
-    const struct address address = {.group = group, .rank = rank};
+    const struct address address = {.group = group, .has_rank = true, .rank = rank};
     struct lossd_error err;
 
     error_init(&err);
@@ -140,7 +142,7 @@ enum lossd_status lab_leave(struct registry *registry, const char *group, uint32
 enum lossd_status lab_announce(struct registry *registry, const char *group, uint32_t rank, uint64_t step,
                                uint32_t requests, uint32_t candidates, struct lossd_error *err)
 {
-    const struct address address = {.group = group, .rank = rank};
+    const struct address address = {.group = group, .has_rank = true, .rank = rank};
 
     error_init(err);
     return registry_announce(registry, &address, step, requests, candidates, err);

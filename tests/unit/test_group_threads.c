@@ -82,7 +82,7 @@ static void *train(void *argument)
 {
     const struct actor *actor = argument;
     struct registry *registry = actor->scene->registry;
-    const struct address address = {.group = "g", .rank = actor->rank};
+    const struct address address = {.group = "g", .has_rank = true, .rank = actor->rank};
     struct lossd_error err;
 
     for (uint64_t step = 0; step < NUM_STEPS; step++) {
@@ -132,7 +132,7 @@ static void *misbehave(void *argument)
 {
     const struct actor *actor = argument;
     struct scene *scene = actor->scene;
-    const struct address address = {.group = "g", .rank = actor->rank};
+    const struct address address = {.group = "g", .has_rank = true, .rank = actor->rank};
     struct random random = {.state = actor->rank + 1};
     struct lossd_error err;
 

@@ -13,6 +13,7 @@ static struct join_request request_of(uint32_t rank)
 {
     return (struct join_request){
         .group = "g",
+        .has_rank = true,
         .rank = rank,
         .has_world_size = true,
         .world_size = 2,
@@ -175,7 +176,7 @@ END_TEST
 START_TEST(a_declared_group_keeps_its_config_and_world_over_generations)
 {
     struct registry *registry = lab_registry();
-    struct join_request request = {.group = "d", .rank = 1, .nnodes = 1};
+    struct join_request request = {.group = "d", .has_rank = true, .rank = 1, .nnodes = 1};
     struct join_answer answer;
     struct lossd_error err;
 
