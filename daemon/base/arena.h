@@ -42,6 +42,12 @@ void arena_init(struct arena *arena, size_t limit_bytes, struct memory_budget *b
 void arena_finish(struct arena *arena);
 
 /*
+ * Everything handed out is gone, and the arena is empty, but keeps its memory (and its share of the budget) for what
+ * comes next: the same requests in the same order then allocate nothing.
+ */
+void arena_reset(struct arena *arena);
+
+/*
  * bytes of memory with undefined contents, aligned to 16 (to 64 from 64 bytes on), valid until arena_finish. 0 bytes
  * give a valid pointer.
  * NULL where the arena's limit, the budget or the machine's memory is used up: the caller returns arena_error.

@@ -11,16 +11,26 @@
 #include "base/status.h"
 #include "batch/group_config.h"
 #include "batch/jagged.h"
+#include "batch/values.h"
 
 /*
  * The columns of one task as they came. Arrays are borrowed from whoever decoded them and live as long as the batch;
  * NULL with count 0 where absent. A count is what was sent: batch_check compares it with the layout.
+ *
+ * Values may change under our hands, where another process shares their memory: whoever reads them makes no step that
+ * a changed value could lead astray (an index, a size, a sum of other ranks). Only lengths and sessions stay as they
+ * are; transports that share memory copy these.
  */
 struct task_batch {
     const char *name;
     const float *logits; /* [C], or [C, K] row-major */
-    size_t num_logits;
-    const float *labels; /* [C]; none where the task has a label_bitmask */
+    size_t num_logits;   /* C * K */
+    enum value_type logits_type;
+    size_t logits_stride; /* elements from a row to the next, >= K; 0: K */
+    void *gradient;       /* where the gradient is to be written, of gradient_type; NULL: binary32 rows in the arena */
+    enum value_type gradient_type;
+    size_t gradient_stride; /* as logits_stride */
+    const float *labels;    /* [C]; none where the task has a label_bitmask */
     size_t num_labels;
     const float *weights; /* [C]; none: all 1 */
     size_t num_weights;

@@ -88,6 +88,39 @@ struct address {
     uint64_t generation;
 };
 
+/* What a transport with a connection for each rank has to know about its rank's group. */
+struct attached_task {
+    char name[NAME_MAX_LENGTH + 1];
+    uint32_t num_class;
+    uint32_t num_losses;
+};
+
+struct attachment {
+    uint64_t generation;
+    char digest[65];
+    uint32_t num_tasks;
+    struct attached_task tasks[MAX_TASKS]; /* [num_tasks] in the order of the config */
+    uint64_t token;                        /* of this attachment, for registry_detach */
+};
+
+/*
+ * A connection speaks for this rank from now on, and its end will be the rank's: as long as it lives the rank is not
+ * dead. A later attachment of the same rank takes its place. Fails as registry_leave; *attachment is written on
+ * success.
+ */
+CHECK_RESULT
+enum lossd_status registry_attach(struct registry *registry, const struct address *address,
+                                  struct attachment *attachment, struct lossd_error *err);
+
+/*
+ * The connection of an attachment has ended. Where it is still the rank's last attachment, in the generation that it
+ * was made in, and the rank has not left, the rank is dead (RANK_DEAD), until it attaches, joins or calls again. What
+ * it has contributed stays; its open calls are the transport's to cancel, before this. Ranks that wait for a step that
+ * a dead rank has not contributed to, now or later, are answered at once, as at the step timeout, with the dead as the
+ * missing.
+ */
+void registry_detach(struct registry *registry, const struct address *address, uint64_t token);
+
 /*
  * Leave for good; to leave twice is a success. The name is free when no member is left, whether or not all ranks had
  * come; a declared group begins a new generation when all its ranks have left.

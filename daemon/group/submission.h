@@ -48,6 +48,10 @@ struct submission {
 /* Zeroes, but for no deadline, and makes the arena; done and owner are the caller's to set. */
 void submission_init(struct submission *submission, size_t arena_limit_bytes, struct memory_budget *budget);
 
+/* As submission_finish, but the memory of the arena stays, for the next call of the same transport: zeroed as by
+ * submission_init, but for done and owner. */
+void submission_reset(struct submission *submission);
+
 /*
  * Drops the arena and the group, which dies here if it is an old generation: result and batch are gone, error stays.
  * When the result has been encoded; once for each registry_submit at least. May be called again.
