@@ -1,4 +1,8 @@
-/* Chunks from malloc, a cursor in the newest; large objects get a chunk of their own behind it. */
+/*
+ * Chunks from malloc: small objects go where the cursor of the open one is, large ones get a chunk of their own. A
+ * reset makes all chunks spare; they are taken again in the order in which they were taken before, so that the same
+ * requests find the same chunks.
+ */
 #include "base/arena.h"
 
 #include <stdbool.h>
@@ -46,31 +50,55 @@ void arena_init(struct arena *arena, size_t limit_bytes, struct memory_budget *b
     *arena = (struct arena){.limit_bytes = limit_bytes, .budget = budget};
 }
 
+/* The link behind the chunk that was taken last: spare chunks begin here. */
+static struct arena_chunk **spare_link(struct arena *arena)
+{
+    return arena->last != NULL ? &arena->last->next : &arena->chunks;
+}
+
+static void free_spare(struct arena *arena)
+{
+    struct arena_chunk **link = spare_link(arena);
+    struct arena_chunk *chunk = *link;
+
+    *link = chunk->next;
+    budget_give(arena->budget, chunk->size_bytes);
+    free(chunk);
+}
+
+void arena_reset(struct arena *arena)
+{
+    arena->last = NULL;
+    arena->open = NULL;
+    arena->used_bytes = 0;
+    arena->is_out_of_memory = false;
+    arena->refused_bytes = 0;
+}
+
 void arena_finish(struct arena *arena)
 {
-    while (arena->chunks != NULL) {
-        struct arena_chunk *chunk = arena->chunks;
-
-        arena->chunks = chunk->next;
-        budget_give(arena->budget, chunk->size_bytes);
-        free(chunk);
-    }
+    arena->last = NULL;
+    arena->open = NULL;
     arena->used_bytes = 0;
+    while (arena->chunks != NULL)
+        free_spare(arena);
 }
 
+/* What lies spare is given back before anything is refused. */
 static bool take_from_budget(struct arena *arena, size_t bytes)
 {
-    if (budget_take(arena->budget, bytes))
-        return true;
-    arena->refused_bytes = bytes;
-    return false;
+    while (!budget_take(arena->budget, bytes)) {
+        if (*spare_link(arena) == NULL) {
+            arena->refused_bytes = bytes;
+            return false;
+        }
+        free_spare(arena);
+    }
+    return true;
 }
 
-/* A chunk that holds at least bytes at the strictest alignment; newest, but behind a newest one with room to spare. */
-static struct arena_chunk *add_chunk(struct arena *arena, size_t bytes)
+static struct arena_chunk *new_chunk(struct arena *arena, size_t size)
 {
-    const bool own = bytes > CHUNK_BYTES / 4;
-    const size_t size = sizeof(struct arena_chunk) + LINE_BYTES + (own ? bytes : CHUNK_BYTES);
     struct arena_chunk *chunk;
 
     if (!take_from_budget(arena, size))
@@ -82,14 +110,43 @@ static struct arena_chunk *add_chunk(struct arena *arena, size_t bytes)
         return NULL;
     }
     chunk->size_bytes = size;
-    chunk->used_bytes = sizeof(struct arena_chunk);
-    if (own && arena->chunks != NULL) {
-        chunk->next = arena->chunks->next;
-        arena->chunks->next = chunk;
-    } else {
-        chunk->next = arena->chunks;
-        arena->chunks = chunk;
+    return chunk;
+}
+
+/* The first spare chunk that is large enough, or a new one, which takes the place of a spare one that is too small. */
+static struct arena_chunk *spare_or_new_chunk(struct arena *arena, size_t size)
+{
+    struct arena_chunk **link = spare_link(arena);
+    struct arena_chunk *chunk;
+
+    while (*link != NULL && (*link)->size_bytes < size)
+        link = &(*link)->next;
+    chunk = *link;
+    if (chunk != NULL) {
+        *link = chunk->next;
+        return chunk;
     }
+    if (*spare_link(arena) != NULL)
+        free_spare(arena);
+    return new_chunk(arena, size);
+}
+
+/* A chunk that holds at least bytes at the strictest alignment; it is open from now on, or for this object alone. */
+static struct arena_chunk *add_chunk(struct arena *arena, size_t bytes)
+{
+    const bool own = bytes > CHUNK_BYTES / 4;
+    const size_t size = sizeof(struct arena_chunk) + LINE_BYTES + (own ? bytes : CHUNK_BYTES);
+    struct arena_chunk *chunk = spare_or_new_chunk(arena, size);
+    struct arena_chunk **link = spare_link(arena);
+
+    if (chunk == NULL)
+        return NULL;
+    chunk->used_bytes = sizeof(struct arena_chunk);
+    chunk->next = *link;
+    *link = chunk;
+    arena->last = chunk;
+    if (!own || arena->open == NULL)
+        arena->open = chunk;
     return chunk;
 }
 
@@ -113,7 +170,7 @@ void *arena_alloc(struct arena *arena, size_t bytes)
 {
     const size_t alignment = bytes < LINE_BYTES ? WORD_BYTES : LINE_BYTES;
     const size_t padded = bytes > SIZE_MAX - alignment ? SIZE_MAX : (bytes + alignment - 1) & ~(alignment - 1);
-    struct arena_chunk *chunk = arena->chunks;
+    struct arena_chunk *chunk = arena->open;
     void *memory = NULL;
 
     if (!has_room(arena, padded))

@@ -27,7 +27,9 @@ void budget_give(struct memory_budget *budget, size_t bytes);
 struct arena_chunk;
 
 struct arena {
-    struct arena_chunk *chunks;   /* newest first */
+    struct arena_chunk *chunks;   /* in the order in which they were taken, then the spare ones */
+    struct arena_chunk *last;     /* the one taken last; NULL for none */
+    struct arena_chunk *open;     /* where small objects go; NULL for none */
     size_t limit_bytes;           /* of this arena */
     size_t used_bytes;            /* handed out, with padding */
     bool is_out_of_memory;        /* the machine's memory was refused, not a limit */
@@ -43,13 +45,15 @@ void arena_finish(struct arena *arena);
 
 /*
  * Everything handed out is gone, and the arena is empty, but keeps its memory (and its share of the budget) for what
- * comes next: the same requests in the same order then allocate nothing.
+ * comes next: the same requests in the same order then allocate nothing and take nothing more from the budget. So do
+ * smaller ones, as a rule. Larger ones put new memory in the place of kept memory; kept memory is given back before
+ * the budget refuses this arena anything. What was refused before is forgotten.
  */
 void arena_reset(struct arena *arena);
 
 /*
- * bytes of memory with undefined contents, aligned to 16 (to 64 from 64 bytes on), valid until arena_finish. 0 bytes
- * give a valid pointer.
+ * bytes of memory with undefined contents, aligned to 16 (to 64 from 64 bytes on), valid until arena_finish or
+ * arena_reset. 0 bytes give a valid pointer.
  * NULL where the arena's limit, the budget or the machine's memory is used up: the caller returns arena_error.
  */
 void *arena_alloc(struct arena *arena, size_t bytes);
@@ -59,7 +63,7 @@ void *arena_calloc(struct arena *arena, size_t count, size_t size);
 
 /*
  * Count memory of somebody else (a library's) against limit and budget, without giving any; false where there is no
- * room. Whoever charged it discharges it before arena_finish.
+ * room. Whoever charged it discharges it before arena_finish or arena_reset.
  */
 bool arena_charge(struct arena *arena, size_t bytes);
 void arena_discharge(struct arena *arena, size_t bytes);

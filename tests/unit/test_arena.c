@@ -115,6 +115,141 @@ START_TEST(a_product_that_overflows_gives_no_memory)
 }
 END_TEST
 
+enum { NUM_REQUESTS = 300 };
+
+static size_t request_bytes(size_t i, size_t scale)
+{
+    return i % 17 == 3 ? i * 100 * scale : i * 37 % 900 * scale;
+}
+
+/* Takes all requests, writes over all of them, and sees that none overlaps another. */
+static void take_requests(struct arena *arena, size_t scale, void **objects)
+{
+    for (size_t i = 0; i < NUM_REQUESTS; i++) {
+        objects[i] = arena_alloc(arena, request_bytes(i, scale));
+        ck_assert_ptr_nonnull(objects[i]);
+        memset(objects[i], (int)(i % 251), request_bytes(i, scale));
+    }
+    for (size_t i = 0; i < NUM_REQUESTS; i++)
+        for (size_t b = 0; b < request_bytes(i, scale); b++)
+            if (((unsigned char *)objects[i])[b] != i % 251)
+                ck_abort_msg("object %zu was written over", i);
+}
+
+START_TEST(the_same_requests_after_a_reset_get_the_same_memory)
+{
+    struct memory_budget budget = {.limit_bytes = SIZE_MAX};
+    struct arena arena;
+    void *first[NUM_REQUESTS];
+    void *again[NUM_REQUESTS];
+    size_t held;
+    size_t used;
+
+    arena_init(&arena, SIZE_MAX, &budget);
+    take_requests(&arena, 1, first);
+    held = atomic_load(&budget.used_bytes);
+    used = arena.used_bytes;
+    for (int round = 0; round < 3; round++) {
+        arena_reset(&arena);
+        ck_assert_uint_eq(arena.used_bytes, 0);
+        ck_assert_uint_eq(atomic_load(&budget.used_bytes), held);
+        take_requests(&arena, 1, again);
+        ck_assert_mem_eq(again, first, sizeof first);
+        ck_assert_uint_eq(arena.used_bytes, used);
+        ck_assert_uint_eq(atomic_load(&budget.used_bytes), held);
+    }
+    arena_finish(&arena);
+    ck_assert_uint_eq(atomic_load(&budget.used_bytes), 0);
+}
+END_TEST
+
+START_TEST(requests_of_other_sizes_come_to_rest_too)
+{
+    struct memory_budget budget = {.limit_bytes = SIZE_MAX};
+    struct arena arena;
+    void *first[NUM_REQUESTS];
+    void *again[NUM_REQUESTS];
+
+    arena_init(&arena, SIZE_MAX, &budget);
+    for (size_t scale = 1; scale <= 8; scale++) {
+        size_t held;
+
+        take_requests(&arena, scale * 5 % 8 + 1, first);
+        held = atomic_load(&budget.used_bytes);
+        arena_reset(&arena);
+        take_requests(&arena, scale * 5 % 8 + 1, again);
+        ck_assert_mem_eq(again, first, sizeof first);
+        ck_assert_uint_eq(atomic_load(&budget.used_bytes), held);
+        arena_reset(&arena);
+    }
+    arena_finish(&arena);
+    ck_assert_uint_eq(atomic_load(&budget.used_bytes), 0);
+}
+END_TEST
+
+START_TEST(growing_requests_do_not_pile_up)
+{
+    struct memory_budget budget = {.limit_bytes = SIZE_MAX};
+    struct arena arena;
+
+    arena_init(&arena, SIZE_MAX, &budget);
+    for (size_t bytes = 10000; bytes < 20000; bytes += 100) {
+        ck_assert_ptr_nonnull(arena_alloc(&arena, bytes));
+        ck_assert_ptr_nonnull(arena_alloc(&arena, bytes));
+        ck_assert_uint_le(atomic_load(&budget.used_bytes), 2 * bytes + 1000);
+        arena_reset(&arena);
+    }
+    arena_finish(&arena);
+}
+END_TEST
+
+START_TEST(kept_memory_is_given_back_before_the_budget_refuses)
+{
+    struct memory_budget budget = {.limit_bytes = 100000};
+    struct arena arena;
+
+    arena_init(&arena, SIZE_MAX, &budget);
+    for (int i = 0; i < 3; i++)
+        ck_assert_ptr_nonnull(arena_alloc(&arena, 30000));
+    arena_reset(&arena);
+    ck_assert_ptr_nonnull(arena_alloc(&arena, 90000));
+    ck_assert_uint_eq(arena.refused_bytes, 0);
+    ck_assert_ptr_null(arena_alloc(&arena, 90000));
+    ck_assert_uint_ge(arena.refused_bytes, 90000);
+    arena_reset(&arena);
+    ck_assert_uint_eq(arena.refused_bytes, 0);
+    ck_assert(arena_charge(&arena, 95000));
+    arena_discharge(&arena, 95000);
+    arena_finish(&arena);
+    ck_assert_uint_eq(atomic_load(&budget.used_bytes), 0);
+}
+END_TEST
+
+START_TEST(the_limit_holds_after_a_reset)
+{
+    struct arena arena;
+
+    arena_init(&arena, 100000, NULL);
+    ck_assert_ptr_nonnull(arena_alloc(&arena, 90000));
+    arena_reset(&arena);
+    ck_assert_ptr_nonnull(arena_alloc(&arena, 100));
+    ck_assert_ptr_null(arena_alloc(&arena, 99950));
+    arena_finish(&arena);
+}
+END_TEST
+
+START_TEST(an_empty_arena_can_be_reset)
+{
+    struct arena arena = {.limit_bytes = 100};
+
+    arena_reset(&arena);
+    ck_assert_ptr_nonnull(arena_alloc(&arena, 10));
+    arena_reset(&arena);
+    arena_reset(&arena);
+    arena_finish(&arena);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("arena");
@@ -127,6 +262,12 @@ int main(void)
     tcase_add_test(tcase, foreign_memory_counts_against_limit_and_budget_until_it_is_discharged);
     tcase_add_test(tcase, the_budget_is_shared_and_given_back);
     tcase_add_test(tcase, a_product_that_overflows_gives_no_memory);
+    tcase_add_test(tcase, the_same_requests_after_a_reset_get_the_same_memory);
+    tcase_add_test(tcase, requests_of_other_sizes_come_to_rest_too);
+    tcase_add_test(tcase, growing_requests_do_not_pile_up);
+    tcase_add_test(tcase, kept_memory_is_given_back_before_the_budget_refuses);
+    tcase_add_test(tcase, the_limit_holds_after_a_reset);
+    tcase_add_test(tcase, an_empty_arena_can_be_reset);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }
