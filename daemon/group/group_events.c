@@ -97,6 +97,25 @@ void group_joined(struct group *group, uint32_t rank, int64_t now_ns)
     (void)pthread_mutex_unlock(&group->lock);
 }
 
+void group_attached(struct group *group, uint32_t rank, int64_t now_ns)
+{
+    const struct place place = place_of(group, rank);
+
+    (void)pthread_mutex_lock(&group->lock);
+    step_heard(place.machine, place.rank, now_ns);
+    (void)pthread_mutex_unlock(&group->lock);
+}
+
+void group_died(struct group *group, uint32_t rank, int64_t now_ns, struct outcome *outcome)
+{
+    const struct place place = place_of(group, rank);
+
+    (void)pthread_mutex_lock(&group->lock);
+    step_died(place.machine, place.rank, now_ns);
+    collect(group, place.machine, now_ns, outcome);
+    (void)pthread_mutex_unlock(&group->lock);
+}
+
 bool group_leave(struct group *group, uint32_t rank, int64_t now_ns, struct outcome *outcome)
 {
     const struct place place = place_of(group, rank);

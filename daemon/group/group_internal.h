@@ -40,6 +40,7 @@ struct member {
     bool left;
     bool has_instance;
     uint64_t instance;
+    uint64_t attachment; /* token of the connection whose end is the rank's; 0 for none */
 };
 
 struct group_settings {
@@ -93,6 +94,10 @@ struct group *group_ref(struct group *group);
 void group_unref(struct group *group);
 
 void group_joined(struct group *group, uint32_t rank, int64_t now_ns);
+
+/* A connection speaks for the rank; that connection is gone. */
+void group_attached(struct group *group, uint32_t rank, int64_t now_ns);
+void group_died(struct group *group, uint32_t rank, int64_t now_ns, struct outcome *outcome);
 
 /* True where all ranks have left. */
 bool group_leave(struct group *group, uint32_t rank, int64_t now_ns, struct outcome *outcome);

@@ -1,4 +1,5 @@
-/* The registry's two halves among themselves: registry.c has calls, registry_members.c joining and leaving. */
+/* The registry's two halves among themselves: registry.c has calls, registry_members.c joining, attaching and leaving.
+ */
 #ifndef GROUP_REGISTRY_INTERNAL_H
 #define GROUP_REGISTRY_INTERNAL_H
 
@@ -20,6 +21,7 @@ struct registry {
     struct group **groups; /* [max_groups], the first num_groups used, by name: the current generation of each */
     size_t num_groups;
     uint64_t freed_generation; /* highest of the groups that are gone */
+    uint64_t num_attachments;  /* so far: the last one's token */
     bool is_draining;
     bool is_closed;
 };

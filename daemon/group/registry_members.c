@@ -1,4 +1,4 @@
-/* Who is in which group: declared groups, joining, new generations, leaving. */
+/* Who is in which group: declared groups, joining, new generations, leaving, connections that speak for ranks. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -242,6 +242,7 @@ static void add_member(struct group *group, const struct join_request *request)
         .joined = true,
         .has_instance = request->has_instance,
         .instance = request->instance,
+        .attachment = member->attachment,
     };
     group_joined(group, request->rank, clock_now_ns());
 }

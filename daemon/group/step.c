@@ -92,8 +92,10 @@ enum lossd_status step_announce(struct step_machine *machine, uint32_t r, uint64
     struct rank *rank = &machine->ranks[r];
     struct kept *kept = NULL;
     struct slot *slot;
-    enum lossd_status status = check_order(machine, r, step, contribution, &kept, now_ns, err);
+    enum lossd_status status;
 
+    step_heard(machine, r, now_ns);
+    status = check_order(machine, r, step, contribution, &kept, now_ns, err);
     if (status != LOSSD_OK || kept != NULL)
         return status;
     slot = rank_find(rank, step);
@@ -162,8 +164,10 @@ enum lossd_status step_submit(struct step_machine *machine, uint32_t r, uint64_t
     struct rank *rank = &machine->ranks[r];
     struct kept *kept = NULL;
     struct slot *slot;
-    enum lossd_status status = check_order(machine, r, step, contribution, &kept, now_ns, err);
+    enum lossd_status status;
 
+    step_heard(machine, r, now_ns);
+    status = check_order(machine, r, step, contribution, &kept, now_ns, err);
     if (status != LOSSD_OK)
         return status;
     if (kept != NULL) {
@@ -205,6 +209,7 @@ void step_refuse(struct step_machine *machine, uint32_t r, uint64_t step, enum l
     const bool counts = refusal_counts(machine, rank, step);
     const bool is_promised = slot != NULL && (slot->kind == SLOT_OWED || (slot_is_live(slot) && slot->promised));
 
+    step_heard(machine, r, now_ns);
     if (!counts && (!is_promised || slot->call != NULL))
         return;
     rank_changing(machine, rank);
@@ -222,6 +227,28 @@ void step_refuse(struct step_machine *machine, uint32_t r, uint64_t step, enum l
     reduce_if_complete(machine);
 }
 
+static void set_dead(struct step_machine *machine, uint32_t r, bool dead, int64_t now_ns)
+{
+    struct rank *rank = &machine->ranks[r];
+
+    if (rank->left || rank->dead == dead)
+        return;
+    rank_changing(machine, rank);
+    rank->dead = dead;
+    rank_changed(machine, rank, now_ns);
+}
+
+void step_died(struct step_machine *machine, uint32_t r, int64_t now_ns)
+{
+    set_dead(machine, r, true, now_ns);
+    reduce_if_complete(machine);
+}
+
+void step_heard(struct step_machine *machine, uint32_t r, int64_t now_ns)
+{
+    set_dead(machine, r, false, now_ns);
+}
+
 void step_leave(struct step_machine *machine, uint32_t r, int64_t now_ns)
 {
     struct rank *rank = &machine->ranks[r];
@@ -232,6 +259,7 @@ void step_leave(struct step_machine *machine, uint32_t r, int64_t now_ns)
     verdict = verdict_new();
     if (verdict != NULL)
         (void)error_set(&verdict->error, LOSSD_RANK_LEFT, "", "this rank left the group while its call waited");
+    step_heard(machine, r, now_ns);
     rank_changing(machine, rank);
     for (int i = 0; i < MAX_SLOTS; i++) {
         call_end(machine, r, &rank->slots[i], verdict);

@@ -29,6 +29,11 @@
  *      brings the same contribution is told by a 64-bit fingerprint per rank and step: different contributions pass as
  *      equal with a chance of 2^-64, and then only their own rank's answer is scaled by totals that it is not in.
  *  12  A call that ends early (its deadline, its client gone) leaves its contribution.
+ *  15  A rank whose process is gone is dead until it is heard of again. What it has contributed stays, so that it holds
+ *      up nothing that it is in. A call that waits for another step than the lowest of a dead rank waits in vain: an
+ *      attempt with what is in starts at once, now or when the call comes. It marks the dead rank missing, with the
+ *      step that it is at, if any; ranks that live and have not come yet have neither step nor reason in its table, and
+ *      find the same when they call. An announcement alone starts nothing.
  *
  * Not thread-safe: the group's lock is held around every call.
  */
@@ -49,7 +54,7 @@ enum { STEP_HISTORY = 64 };
 /* Why an attempt can't be done; what a rank writes into the table. 0: nothing is wrong with it. */
 enum step_reason {
     STEP_REASON_NONE,
-    STEP_REASON_MISSING, /* did not come */
+    STEP_REASON_MISSING, /* did not come, or is dead and not at the step that others wait for */
     STEP_REASON_LEFT,
     STEP_REASON_REFUSED, /* + the status of the refusal: REFUSED + LOSSD_NONFINITE_LOGITS, … */
 };
@@ -62,6 +67,7 @@ enum rank_state {
     RANK_WAITING,
     RANK_REFUSED,
     RANK_LEFT,
+    RANK_DEAD, /* its process is gone */
 };
 
 struct rank_view {
@@ -150,6 +156,15 @@ void step_refuse(struct step_machine *machine, uint32_t rank, uint64_t step, enu
 
 /* The rank leaves: its open calls end with LOSSD_RANK_LEFT, its unreduced contributions go. May leave actions. */
 void step_leave(struct step_machine *machine, uint32_t rank, int64_t now_ns);
+
+/*
+ * The rank's process is gone (rule 15), which nothing but a departure outlasts. Its open calls are not ended here: they
+ * are for whoever knows that their client is gone. May leave actions.
+ */
+void step_died(struct step_machine *machine, uint32_t rank, int64_t now_ns);
+
+/* It is not, or is back. So say step_joined, step_announce, step_submit, step_refuse and step_leave too. */
+void step_heard(struct step_machine *machine, uint32_t rank, int64_t now_ns);
 
 /* All ranks have left. */
 bool step_all_left(const struct step_machine *machine);

@@ -3,14 +3,63 @@
 
 #include "group/step_internal.h"
 
-void start_reduce(struct step_machine *machine)
+/* Which steps open calls wait for. */
+struct awaited {
+    bool any;
+    bool differ; /* more than one */
+    uint64_t step;
+};
+
+/* Looked up only where somebody may wait in vain. */
+static struct awaited find_awaited(struct step_machine *machine)
 {
+    struct awaited awaited = {0};
+
+    if (machine->num_dead == 0 || machine->num_waiting == 0)
+        return awaited;
+    for (uint32_t r = 0; r < machine->settings.world_size; r++) {
+        const struct slot *lowest = rank_lowest(&machine->ranks[r]);
+
+        if (machine->ranks[r].left || lowest == NULL || lowest->call == NULL)
+            continue;
+        awaited.differ = awaited.differ || (awaited.any && lowest->step != awaited.step);
+        awaited.any = true;
+        awaited.step = lowest->step;
+    }
+    return awaited;
+}
+
+/* Rule 15: it is dead and not at a step that is waited for. */
+static bool is_awaited_in_vain(struct rank *rank, const struct awaited *awaited)
+{
+    const struct slot *lowest = rank_lowest(rank);
+
+    return rank->dead && !rank->left && awaited->any &&
+           (lowest == NULL || awaited->differ || lowest->step != awaited->step);
+}
+
+static bool some_wait_in_vain(struct step_machine *machine)
+{
+    const struct awaited awaited = find_awaited(machine);
+
+    for (uint32_t r = 0; awaited.any && r < machine->settings.world_size; r++)
+        if (is_awaited_in_vain(&machine->ranks[r], &awaited))
+            return true;
+    return false;
+}
+
+void start_reduce(struct step_machine *machine, bool is_late)
+{
+    const struct awaited awaited = find_awaited(machine);
+
     machine->reducing = true;
     machine->reduced_step = UINT64_MAX;
     for (uint32_t r = 0; r < machine->settings.world_size; r++) {
-        struct slot *lowest = rank_lowest(&machine->ranks[r]);
+        struct rank *rank = &machine->ranks[r];
+        struct slot *lowest = rank_lowest(rank);
 
-        if (machine->ranks[r].left || lowest == NULL)
+        rank->is_missing = (is_late && lowest == NULL) || is_awaited_in_vain(rank, &awaited);
+        if (rank->left || lowest == NULL)
             continue;
         lowest->in_reduce = true;
         if (lowest->step < machine->reduced_step)
@@ -19,15 +68,22 @@ void start_reduce(struct step_machine *machine)
     action_push(machine, &(struct pending){.kind = STEP_ACTION_REDUCE, .step = machine->reduced_step});
 }
 
-void reduce_if_complete(struct step_machine *machine)
+/* Rule 6. */
+static bool is_complete(struct step_machine *machine)
 {
-    if (machine->reducing || machine->num_present == 0 ||
-        machine->num_present + machine->num_left < machine->settings.world_size)
-        return;
+    if (machine->num_present + machine->num_left < machine->settings.world_size)
+        return false;
     if (machine->num_at_anchor == 0)
         ranks_find_anchor(machine);
-    if (machine->num_at_anchor == machine->num_present || machine->num_waiting == machine->num_present)
-        start_reduce(machine);
+    return machine->num_at_anchor == machine->num_present || machine->num_waiting == machine->num_present;
+}
+
+void reduce_if_complete(struct step_machine *machine)
+{
+    if (machine->reducing || machine->num_present == 0)
+        return;
+    if (is_complete(machine) || some_wait_in_vain(machine))
+        start_reduce(machine, false);
 }
 
 size_t step_vector_size(const struct step_settings *settings)
@@ -43,10 +99,12 @@ void step_fill_vector(const struct step_machine *machine, double *vector)
 
     memset(vector, 0, step_vector_size(&machine->settings) * sizeof *vector);
     for (uint32_t r = 0; r < machine->settings.world_size; r++) {
-        const struct slot *slot = rank_lowest(&machine->ranks[r]);
+        struct rank *rank = &machine->ranks[r];
+        const struct slot *slot = rank_lowest(rank);
 
+        reasons[r] = rank->is_missing ? STEP_REASON_MISSING : STEP_REASON_NONE;
         if (slot == NULL || !slot->in_reduce) {
-            reasons[r] = machine->ranks[r].left ? STEP_REASON_LEFT : STEP_REASON_MISSING;
+            reasons[r] = rank->left ? STEP_REASON_LEFT : reasons[r];
             continue;
         }
         steps[r] = (double)(slot->step + 1);

@@ -161,7 +161,7 @@ void step_tick(struct step_machine *machine, int64_t now_ns)
         ranks_find_first_arrival(machine);
         if (now_ns >= attempt_deadline(machine)) {
             /* Its verdict ends the calls; their own deadlines are looked at again when it does not come at once. */
-            start_reduce(machine);
+            start_reduce(machine, true);
             return;
         }
     }
@@ -206,6 +206,7 @@ void step_joined(struct step_machine *machine, uint32_t r, int64_t now_ns)
 {
     struct rank *rank = &machine->ranks[r];
 
+    step_heard(machine, r, now_ns);
     rank_changing(machine, rank);
     rank->joined = true;
     rank_changed(machine, rank, now_ns);

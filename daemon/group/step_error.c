@@ -6,38 +6,6 @@
 
 #include "group/step_internal.h"
 
-static const struct lossd_error no_memory = {.status = LOSSD_INTERNAL,
-                                             .message = "the step failed, and there is no memory to say why"};
-
-struct verdict *verdict_new(void)
-{
-    struct verdict *verdict = malloc(sizeof *verdict);
-
-    if (verdict == NULL)
-        return NULL;
-    verdict->references = 1;
-    error_init(&verdict->error);
-    return verdict;
-}
-
-struct verdict *verdict_ref(struct verdict *verdict)
-{
-    if (verdict != NULL)
-        verdict->references++;
-    return verdict;
-}
-
-void verdict_unref(struct verdict *verdict)
-{
-    if (verdict != NULL && --verdict->references == 0)
-        free(verdict);
-}
-
-const struct lossd_error *verdict_error(const struct verdict *verdict)
-{
-    return verdict == NULL ? &no_memory : &verdict->error;
-}
-
 /* A list in a buffer that is cut at a whole entry. */
 struct text {
     char *bytes;
@@ -93,8 +61,13 @@ void step_format_ranks(const bool *flags, uint32_t count, char *bytes, size_t si
 }
 
 static const char *const state_names[] = {
-    [RANK_NEVER_JOINED] = "never_joined", [RANK_IDLE] = "idle",       [RANK_ANNOUNCED] = "announced",
-    [RANK_WAITING] = "waiting",           [RANK_REFUSED] = "refused", [RANK_LEFT] = "left",
+    [RANK_NEVER_JOINED] = "never_joined",
+    [RANK_IDLE] = "idle",
+    [RANK_ANNOUNCED] = "announced",
+    [RANK_WAITING] = "waiting",
+    [RANK_REFUSED] = "refused",
+    [RANK_LEFT] = "left",
+    [RANK_DEAD] = "dead",
 };
 
 static bool same_state(const struct rank_view *a, const struct rank_view *b)
@@ -280,20 +253,59 @@ static void add_missing(struct step_machine *machine, uint64_t step, struct loss
     error_add_metadata(err, "missing_states", "%s", list);
 }
 
+/* The lowest step that a missing rank, as flags say, is not at: a dead one may be at another than the one awaited. */
+static uint64_t missed_step(const struct step_machine *machine, const double *vector)
+{
+    bool any = false;
+    bool differ = false;
+    uint64_t at = 0; /* plus one; of the missing, where they don't differ */
+    uint64_t lowest = UINT64_MAX;
+
+    for (uint32_t r = 0; r < machine->settings.world_size; r++) {
+        if (!machine->flags[r])
+            continue;
+        differ = differ || (any && table_step(machine, vector, r) != at);
+        at = table_step(machine, vector, r);
+        any = true;
+    }
+    for (uint32_t r = 0; r < machine->settings.world_size; r++) {
+        const uint64_t step = table_step(machine, vector, r);
+
+        if (!machine->flags[r] && step != 0 && (differ || step != at) && step - 1 < lowest)
+            lowest = step - 1;
+    }
+    return lowest == UINT64_MAX ? lowest_step(machine, vector) : lowest;
+}
+
+/* Of the flagged. */
+static bool all_dead(const struct step_machine *machine)
+{
+    for (uint32_t r = 0; r < machine->settings.world_size; r++)
+        if (machine->flags[r] && machine->ranks[r].state != RANK_DEAD)
+            return false;
+    return true;
+}
+
 static bool error_missing(struct step_machine *machine, const double *vector, struct lossd_error *err)
 {
     const uint32_t count = flag_reason(machine, vector, STEP_REASON_MISSING);
-    const uint64_t step = lowest_step(machine, vector);
+    const uint64_t step = missed_step(machine, vector);
+    const uint32_t world_size = machine->settings.world_size;
     char ranks[80];
     char text[160];
 
     if (count == 0)
         return false;
-    step_format_ranks(machine->flags, machine->settings.world_size, ranks, sizeof ranks);
+    step_format_ranks(machine->flags, world_size, ranks, sizeof ranks);
     format_states(machine, machine->flags, text, sizeof text);
-    error_set(err, LOSSD_STEP_TIMEOUT, "",
-              "step %" PRIu64 " timed out without %" PRIu32 " of %" PRIu32 " ranks (%s): %s", step, count,
-              machine->settings.world_size, ranks, text);
+    if (all_dead(machine))
+        error_set(err, LOSSD_STEP_TIMEOUT, "",
+                  "step %" PRIu64 " can't be done without %" PRIu32 " of %" PRIu32 " ranks (%s), whose %s gone: %s",
+                  step, count, world_size, ranks, count == 1 ? "process is" : "processes are", text);
+    else
+        error_set(err, LOSSD_STEP_TIMEOUT, "",
+                  "step %" PRIu64 " timed out without %" PRIu32 " of %" PRIu32 " ranks (%s): %s", step, count,
+                  world_size, ranks, text);
     if (steps_differ(machine, vector)) {
         format_table(machine, vector, ":", " ", text, sizeof text);
         error_add_metadata(err, "table", "%s", text);

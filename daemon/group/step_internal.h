@@ -2,11 +2,12 @@
  * The parts of the step machine among themselves; others include group/step.h.
  *
  * step.c          what a rank sends: rules 1 to 5
- * step_attempt.c  reduces and their verdicts: rules 6 to 9
+ * step_attempt.c  reduces and their verdicts: rules 6 to 9, 15
  * step_calls.c    open calls, their deadlines, the queue of actions: rule 12
  * step_history.c  kept totals: rule 10
  * step_ranks.c    what each rank has in, and counts over ranks
  * step_error.c    the errors
+ * step_verdict.c  who shares them
  */
 #ifndef GROUP_STEP_INTERNAL_H
 #define GROUP_STEP_INTERNAL_H
@@ -48,6 +49,8 @@ struct rank {
     struct slot slots[MAX_SLOTS]; /* used ones first, by rising step */
     bool joined;
     bool left;
+    bool dead;        /* rule 15 */
+    bool is_missing;  /* in the attempt whose reduce runs */
     bool was_present; /* between rank_changing and rank_changed */
     enum rank_state state;
     int64_t since_ns;
@@ -99,6 +102,7 @@ struct step_machine {
 
     /* Kept up to date by rank_changing and rank_changed. "Lowest" is rank_lowest. */
     uint32_t num_left;
+    uint32_t num_dead;        /* and not left */
     uint32_t num_present;     /* ranks that are not left and have a lowest one */
     uint32_t num_waiting;     /* of them: the lowest has an open call */
     uint64_t anchor;          /* some step, */
@@ -139,11 +143,14 @@ void call_compute(struct step_machine *machine, uint32_t rank, step_call *call, 
 
 /* step_attempt.c */
 
-/* Rule 6: start the reduce where each rank is there and they agree, or all of them wait and don't. */
+/*
+ * Start the reduce where each rank is there and they agree, or all of them wait and don't (rule 6), or some wait in
+ * vain (rule 15).
+ */
 void reduce_if_complete(struct step_machine *machine);
 
-/* Start it with whoever is there. None may be running. */
-void start_reduce(struct step_machine *machine);
+/* Start it with whoever is there. None may be running. is_late: all others are missing; otherwise only the dead. */
+void start_reduce(struct step_machine *machine, bool is_late);
 
 /* step_ranks.c */
 

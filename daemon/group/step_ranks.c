@@ -93,6 +93,8 @@ static enum rank_state rank_state_now(const struct rank *rank)
 {
     if (rank->left)
         return RANK_LEFT;
+    if (rank->dead)
+        return RANK_DEAD;
     for (int i = 0; i < MAX_SLOTS; i++)
         if (rank->slots[i].call != NULL)
             return RANK_WAITING;
@@ -114,6 +116,7 @@ void rank_changing(struct step_machine *machine, struct rank *rank)
         machine->num_left--;
         return;
     }
+    machine->num_dead -= rank->dead;
     if (lowest == NULL)
         return;
     machine->num_present--;
@@ -140,9 +143,11 @@ void rank_changed(struct step_machine *machine, struct rank *rank, int64_t now_n
     enum rank_state state;
 
     rank->joined = rank->joined || rank_highest(rank) != NULL;
-    if (rank->left) {
+    if (rank->left)
         machine->num_left++;
-    } else if (lowest != NULL) {
+    else
+        machine->num_dead += rank->dead;
+    if (!rank->left && lowest != NULL) {
         /* What was announced behind an open step arrives when the rank goes on to it. */
         if (!rank->was_present)
             lowest->arrived_ns = now_ns;

@@ -4,11 +4,40 @@
 #include "base/clock.h"
 #include "group/group_internal.h"
 
+/* All but the arena, done and owner. An error and totals are kilobytes that nobody reads before they are written. */
+static void clear(struct submission *submission)
+{
+    submission->group_name[0] = '\0';
+    submission->rank = 0;
+    submission->has_rank = false;
+    submission->has_step = false;
+    submission->step = 0;
+    submission->has_generation = false;
+    submission->generation = 0;
+    submission->batch = (struct batch){0};
+    submission->deadline_ns = NO_DEADLINE;
+    error_init(&submission->error);
+    submission->result = (struct result){0};
+    submission->group = NULL;
+    submission->is_cancelled = false;
+    submission->prepared = (struct prepared_batch){0};
+    submission->totals.num_ranks = 0;
+    submission->next = NULL;
+}
+
 void submission_init(struct submission *submission, size_t arena_limit_bytes, struct memory_budget *budget)
 {
-    *submission = (struct submission){.deadline_ns = NO_DEADLINE};
     arena_init(&submission->arena, arena_limit_bytes, budget);
-    error_init(&submission->error);
+    submission->done = NULL;
+    submission->owner = NULL;
+    clear(submission);
+}
+
+void submission_reset(struct submission *submission)
+{
+    arena_reset(&submission->arena);
+    group_unref(submission->group);
+    clear(submission);
 }
 
 void submission_finish(struct submission *submission)

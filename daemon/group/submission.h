@@ -45,11 +45,16 @@ struct submission {
     struct submission *next; /* in the compute queue */
 };
 
-/* Zeroes, but for no deadline, and makes the arena; done and owner are the caller's to set. */
+/*
+ * Empty, but for no deadline, with an empty arena; done and owner are the caller's to set. Takes any memory, and writes
+ * no more of it than has to be: errors and totals are kilobytes.
+ */
 void submission_init(struct submission *submission, size_t arena_limit_bytes, struct memory_budget *budget);
 
-/* As submission_finish, but the memory of the arena stays, for the next call of the same transport: zeroed as by
- * submission_init, but for done and owner. */
+/*
+ * As submission_finish, but the memory of the arena stays, for the next call of the same transport; all else is as
+ * after submission_init, but for done and owner.
+ */
 void submission_reset(struct submission *submission);
 
 /*

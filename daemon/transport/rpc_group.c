@@ -100,6 +100,7 @@ static const Lossd__V1__RankState state_on_wire[] = {
     [RANK_WAITING] = LOSSD__V1__RANK_STATE__RANK_STATE_WAITING,
     [RANK_REFUSED] = LOSSD__V1__RANK_STATE__RANK_STATE_REFUSED,
     [RANK_LEFT] = LOSSD__V1__RANK_STATE__RANK_STATE_LEFT,
+    [RANK_DEAD] = LOSSD__V1__RANK_STATE__RANK_STATE_DEAD,
 };
 
 static void fill_rank(Lossd__V1__RankStatus *message, uint32_t rank, const struct rank_view *view, int64_t taken_ns)

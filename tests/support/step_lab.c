@@ -120,6 +120,18 @@ void leave(struct lab *lab, uint32_t rank)
     run_actions(lab);
 }
 
+void die(struct lab *lab, uint32_t rank)
+{
+    step_died(lab->machine, rank, lab->now_s * NS_PER_S);
+    run_actions(lab);
+}
+
+void cancel(struct lab *lab, uint32_t rank, struct call *call)
+{
+    ck_assert(step_cancel(lab->machine, rank, call, lab->now_s * NS_PER_S));
+    run_actions(lab);
+}
+
 void tick_at(struct lab *lab, int64_t now_s)
 {
     lab->now_s = now_s;

@@ -52,6 +52,9 @@ struct call *submit_until(struct lab *lab, uint32_t rank, uint64_t step, double 
 struct call *submit(struct lab *lab, uint32_t rank, uint64_t step, double requests, double candidates);
 void refuse(struct lab *lab, uint32_t rank, uint64_t step);
 void leave(struct lab *lab, uint32_t rank);
+void die(struct lab *lab, uint32_t rank);
+/* The client of an open call is gone. */
+void cancel(struct lab *lab, uint32_t rank, struct call *call);
 void tick_at(struct lab *lab, int64_t now_s);
 
 /* "(absent)" where there is no such key. */
