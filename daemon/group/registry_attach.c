@@ -49,7 +49,8 @@ static struct member *find_attached(const struct registry *registry, const struc
     size_t place;
 
     *group = registry_find(registry, address->group, &place);
-    if (*group == NULL || address->rank >= (*group)->world_size || (*group)->members[address->rank].attachment != token)
+    if (token == 0 || *group == NULL || address->rank >= (*group)->world_size ||
+        (*group)->members[address->rank].attachment != token)
         return NULL;
     return &(*group)->members[address->rank];
 }
