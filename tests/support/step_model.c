@@ -68,8 +68,22 @@ struct model_call *model_end_call(struct model *model, struct cell *cell, enum l
     return call;
 }
 
-static void start_reduce(struct model *model)
+/* Somebody waits for another step than the one that this dead rank counts with. */
+static bool is_in_vain(const struct model *model, uint32_t dead)
 {
+    for (uint32_t r = 0; r < model->world_size && model->dead[dead] && !model->left[dead]; r++) {
+        const int s = lowest(model, r);
+
+        if (s >= 0 && model->cells[r][s].call >= 0 && lowest(model, dead) != s)
+            return true;
+    }
+    return false;
+}
+
+static void start_reduce(struct model *model, bool is_late)
+{
+    for (uint32_t r = 0; r < model->world_size; r++)
+        model->missing[r] = !model->left[r] && (is_in_vain(model, r) || (is_late && lowest(model, r) < 0));
     model->reducing = true;
     model->reduce_expected = true;
     for (uint32_t r = 0; r < model->world_size; r++) {
@@ -81,27 +95,37 @@ static void start_reduce(struct model *model)
     }
 }
 
-void model_reduce_if_complete(struct model *model)
+/* All are there, and agree or wait. */
+static bool is_complete(const struct model *model)
 {
     bool all_equal = true;
     bool all_wait = true;
     int common = -1;
 
-    if (model->reducing || model->closed)
-        return;
     for (uint32_t r = 0; r < model->world_size; r++) {
         const int s = lowest(model, r);
 
         if (model->left[r])
             continue;
         if (s < 0)
-            return;
+            return false;
         all_equal = all_equal && (common < 0 || s == common);
         all_wait = all_wait && model->cells[r][s].call >= 0;
         common = s;
     }
-    if (common >= 0 && (all_equal || all_wait))
-        start_reduce(model);
+    return common >= 0 && (all_equal || all_wait);
+}
+
+void model_reduce_if_complete(struct model *model)
+{
+    bool in_vain = false;
+
+    for (uint32_t r = 0; r < model->world_size; r++)
+        in_vain = in_vain || is_in_vain(model, r);
+    if (model->reducing || model->closed || (!in_vain && !is_complete(model)))
+        return;
+    model->num_vain += !is_complete(model);
+    start_reduce(model, false);
 }
 
 /* The rank is at a later step, and this one is not open any more. */
@@ -175,6 +199,7 @@ enum lossd_status model_announce(struct model *model, uint32_t rank, int step, c
     const int before = lowest(model, rank);
     const enum lossd_status status = check(model, rank, step, values);
 
+    model_heard(model, rank);
     if (status != LOSSD_OK || model->done[step].is_done)
         return status;
     if ((cell->kind == CELL_PROMISED || cell->kind == CELL_SENT) && same_values(cell->values, values)) {
@@ -225,6 +250,7 @@ enum lossd_status model_submit(struct model *model, uint32_t rank, int step, con
     const int before = lowest(model, rank);
     const enum lossd_status status = check(model, rank, step, values);
 
+    model_heard(model, rank);
     if (status != LOSSD_OK)
         return status;
     if (model->done[step].is_done) {
@@ -254,6 +280,7 @@ void model_refuse(struct model *model, uint32_t rank, int step, enum lossd_statu
     const bool is_promise = cell_is_live(cell) && cell->is_promise;
     const int before = lowest(model, rank);
 
+    model_heard(model, rank);
     if (model->closed || model->left[rank])
         return;
     if ((cell->kind == CELL_OWED || (is_promise && cell->is_locked)) && cell->call < 0)
@@ -283,6 +310,23 @@ void model_leave(struct model *model, uint32_t rank)
     }
     model->left[rank] = true;
     model_reduce_if_complete(model);
+}
+
+void model_died(struct model *model, uint32_t rank)
+{
+    model->dead[rank] = true;
+    model_reduce_if_complete(model);
+}
+
+void model_heard(struct model *model, uint32_t rank)
+{
+    model->dead[rank] = false;
+}
+
+void model_joined(struct model *model, uint32_t rank)
+{
+    model->dead[rank] = false;
+    model->seen[rank] = true;
 }
 
 bool model_cancel(struct model *model, int call)
@@ -330,7 +374,7 @@ int64_t model_deadline(const struct model *model)
 void model_tick(struct model *model, int64_t now)
 {
     if (now >= attempt_deadline(model)) {
-        start_reduce(model);
+        start_reduce(model, true);
         return;
     }
     for (uint32_t r = 0; r < model->world_size; r++)
@@ -342,6 +386,7 @@ void model_tick(struct model *model, int64_t now)
                 continue;
             call = model_end_call(model, cell, LOSSD_PEER_WAIT_DEADLINE);
             call->has_missing = true;
+            call->missed_step = model->first_step + (uint64_t)s;
             for (uint32_t peer = 0; peer < model->world_size; peer++)
                 call->missing[peer] = model->left[peer] || !cell_is_live(&model->cells[peer][s]);
         }
@@ -363,6 +408,8 @@ enum rank_state model_state(const struct model *model, uint32_t rank)
 
     if (model->left[rank])
         return RANK_LEFT;
+    if (model->dead[rank])
+        return RANK_DEAD;
     for (int s = MODEL_STEPS - 1; s >= 0; s--) {
         const struct cell *cell = &model->cells[rank][s];
 

@@ -39,7 +39,8 @@ struct model_call {
     bool replayed;
     bool has_missing; /* missing is what the error has to name */
     bool missing[MODEL_RANKS];
-    int ends; /* how often it did */
+    uint64_t missed_step; /* what it has to say that they are missing from */
+    int ends;             /* how often it did */
 };
 
 struct model_done {
@@ -56,6 +57,7 @@ struct model {
     int64_t first_timeout;
     struct cell cells[MODEL_RANKS][MODEL_STEPS];
     bool left[MODEL_RANKS];
+    bool dead[MODEL_RANKS];
     bool seen[MODEL_RANKS];
     struct model_done done[MODEL_STEPS];
     int last_done; /* cell, or -1 */
@@ -63,6 +65,8 @@ struct model {
     bool closed;
     bool reduce_expected; /* a REDUCE has to come now */
     bool in_reduce[MODEL_RANKS];
+    bool missing[MODEL_RANKS]; /* what its reduce says */
+    int num_vain;              /* attempts that only the dead have started */
     struct step_counters counters;
     struct model_call calls[MODEL_CALLS];
     int num_calls;
@@ -77,6 +81,9 @@ enum lossd_status model_submit(struct model *model, uint32_t rank, int step, con
                                int64_t deadline, int64_t now);
 void model_refuse(struct model *model, uint32_t rank, int step, enum lossd_status status, int64_t now);
 void model_leave(struct model *model, uint32_t rank);
+void model_died(struct model *model, uint32_t rank);
+void model_heard(struct model *model, uint32_t rank);
+void model_joined(struct model *model, uint32_t rank);
 bool model_cancel(struct model *model, int call);
 void model_tick(struct model *model, int64_t now);
 void model_close(struct model *model, enum lossd_status status);

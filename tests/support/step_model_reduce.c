@@ -23,7 +23,9 @@ void model_vector(const struct model *model, double *vector)
         const struct cell *cell = s >= 0 ? &model->cells[r][s] : NULL;
 
         steps[r] = cell != NULL ? (double)(model->first_step + (uint64_t)s + 1) : 0;
-        reasons[r] = cell == NULL ? (model->left[r] ? STEP_REASON_LEFT : STEP_REASON_MISSING) : STEP_REASON_NONE;
+        reasons[r] = model->missing[r] ? STEP_REASON_MISSING : STEP_REASON_NONE;
+        if (cell == NULL && model->left[r])
+            reasons[r] = STEP_REASON_LEFT;
         if (cell != NULL && cell->kind == CELL_BAD)
             reasons[r] = STEP_REASON_REFUSED + (int)cell->bad;
         for (int d = 0; d < MODEL_DENOMINATORS && cell != NULL; d++)
@@ -77,7 +79,24 @@ static void settle_done(struct model *model, uint32_t rank, int step)
     }
 }
 
-static void settle_failed(struct model *model, uint32_t rank, int step, enum lossd_status status, const bool *missing)
+/* Which steps of the table are awaited by one that is there and not come to by one that is missing: the lowest. */
+static uint64_t missed_step(const struct model *model, const double *vector)
+{
+    const double *steps = vector + MODEL_DENOMINATORS;
+    double missed = 0;
+
+    for (uint32_t here = 0; here < model->world_size; here++)
+        for (uint32_t away = 0; away < model->world_size; away++) {
+            const bool is_missed = steps[here] != 0 && steps[model->world_size + here] != STEP_REASON_MISSING &&
+                                   steps[model->world_size + away] == STEP_REASON_MISSING && steps[here] != steps[away];
+
+            if (is_missed && (missed == 0 || steps[here] < missed))
+                missed = steps[here];
+        }
+    return (uint64_t)missed - 1;
+}
+
+static void settle_failed(struct model *model, uint32_t rank, int step, enum lossd_status status, const double *vector)
 {
     struct cell *cell = &model->cells[rank][step];
     const bool is_told = cell->call >= 0 || cell->kind == CELL_BAD || has_gone_on(model, rank, step);
@@ -85,7 +104,9 @@ static void settle_failed(struct model *model, uint32_t rank, int step, enum los
 
     if (call != NULL && status == LOSSD_STEP_TIMEOUT) {
         call->has_missing = true;
-        memcpy(call->missing, missing, sizeof call->missing);
+        call->missed_step = missed_step(model, vector);
+        for (uint32_t r = 0; r < model->world_size; r++)
+            call->missing[r] = vector[MODEL_DENOMINATORS + model->world_size + r] == STEP_REASON_MISSING;
     }
     cell_clear(cell);
     if (!is_told)
@@ -97,13 +118,10 @@ static void settle_failed(struct model *model, uint32_t rank, int step, enum los
 
 void model_reduced(struct model *model, const double *vector, enum lossd_status engine, int64_t now)
 {
-    bool missing[MODEL_RANKS] = {false};
     enum lossd_status status;
 
     status = engine != LOSSD_OK ? engine : verdict(model, vector);
     model->reducing = false;
-    for (uint32_t r = 0; r < model->world_size; r++)
-        missing[r] = vector[MODEL_DENOMINATORS + model->world_size + r] == STEP_REASON_MISSING;
     model->counters.done += status == LOSSD_OK;
     model->counters.failed += status != LOSSD_OK && engine == LOSSD_OK;
     model->counters.aborted += engine != LOSSD_OK;
@@ -118,7 +136,7 @@ void model_reduced(struct model *model, const double *vector, enum lossd_status 
         if (step >= 0 && status == LOSSD_OK)
             settle_done(model, r, step);
         else if (step >= 0)
-            settle_failed(model, r, step, status, missing);
+            settle_failed(model, r, step, status, vector);
         for (int s = 0; s < MODEL_STEPS; s++)
             if (cell_is_live(&model->cells[r][s]))
                 model->cells[r][s].arrived = now;

@@ -26,7 +26,7 @@ struct schedule {
     int64_t now;
     bool is_held; /* a reduce runs, with this vector */
     double vector[MAX_VECTOR];
-    double fault_rate; /* of bad batches, lost clients, ranks that leave, engines that fail */
+    double fault_rate; /* of bad batches, lost clients, ranks that leave or die, engines that fail */
     struct lossd_error err;
 };
 
@@ -61,18 +61,33 @@ static void parse_ranks(const char *text, bool *flags)
     }
 }
 
-static void check_missing(const struct schedule *schedule, const struct lossd_error *error, const bool *wanted)
+/* Who is missing, from which step, and whether somebody's process is gone. */
+static void check_missing(const struct schedule *schedule, const struct lossd_error *error,
+                          const struct model_call *wanted)
 {
+    const struct model *model = &schedule->model;
+    bool is_dead = false;
+    bool says_dead = false;
+    uint64_t step = STEP_LIMIT;
     bool flags[MODEL_RANKS] = {false};
     const char *key;
     const char *value;
     size_t cursor = 0;
 
-    while (error_next_metadata(error, &cursor, &key, &value))
+    while (error_next_metadata(error, &cursor, &key, &value)) {
         if (strcmp(key, "missing_ranks") == 0)
             parse_ranks(value, flags);
-    expect(schedule, memcmp(flags, wanted, schedule->model.world_size * sizeof flags[0]) == 0,
+        if (strcmp(key, "step") == 0)
+            step = strtoull(value, NULL, 10);
+        if (strcmp(key, "missing_states") == 0)
+            says_dead = strstr(value, " dead") != NULL;
+    }
+    for (uint32_t r = 0; r < model->world_size; r++)
+        is_dead = is_dead || (wanted->missing[r] && model->dead[r] && !model->left[r]);
+    expect(schedule, memcmp(flags, wanted->missing, model->world_size * sizeof flags[0]) == 0,
            "the missing are those that did not come");
+    expect(schedule, step == wanted->missed_step, "the step that they are missing from");
+    expect(schedule, says_dead == is_dead, "whether a process is gone");
 }
 
 static void check_end(struct schedule *schedule, const struct step_action *action)
@@ -89,7 +104,7 @@ static void check_end(struct schedule *schedule, const struct step_action *actio
     if (action->kind == STEP_ACTION_FAIL) {
         expect(schedule, action->error->status == call->status, "the error of a call");
         if (call->has_missing)
-            check_missing(schedule, action->error, call->missing);
+            check_missing(schedule, action->error, call);
         return;
     }
     expect(schedule, call->status == LOSSD_OK && action->replayed == call->replayed, "an answer, and whether repeated");
@@ -213,6 +228,33 @@ static void cancel(struct schedule *schedule)
     model->calls[call].ends += was_open;
 }
 
+/* Mostly its calls are cancelled first, as their connection does; but a rank may have others. */
+static void die(struct schedule *schedule, uint32_t rank)
+{
+    struct model *model = &schedule->model;
+    const bool cancels = chance(schedule, 0.8);
+
+    for (int c = 0; c < model->num_calls && cancels; c++) {
+        if (model->calls[c].rank != rank || !model_cancel(model, c))
+            continue;
+        expect(schedule, step_cancel(schedule->machine, rank, &model->calls[c], schedule->now), "a call of the dead");
+        model->calls[c].ends++;
+    }
+    model_died(model, rank);
+    step_died(schedule->machine, rank, schedule->now);
+}
+
+static void come_back(struct schedule *schedule, uint32_t rank)
+{
+    if (chance(schedule, 0.5)) {
+        model_joined(&schedule->model, rank);
+        step_joined(schedule->machine, rank, schedule->now);
+    } else {
+        model_heard(&schedule->model, rank);
+        step_heard(schedule->machine, rank, schedule->now);
+    }
+}
+
 static void close_all(struct schedule *schedule)
 {
     (void)error_set(&schedule->err, LOSSD_SHUTTING_DOWN, "", "closed");
@@ -234,6 +276,10 @@ static void random_event(struct schedule *schedule)
     } else if (chance(schedule, 0.02 * schedule->fault_rate)) {
         model_leave(&schedule->model, rank);
         step_leave(schedule->machine, rank, schedule->now);
+    } else if (chance(schedule, 0.05 * schedule->fault_rate)) {
+        die(schedule, rank);
+    } else if (chance(schedule, 0.02 * schedule->fault_rate)) {
+        come_back(schedule, rank);
     } else if (schedule->is_held && chance(schedule, 0.4)) {
         finish_reduce(schedule);
     } else if (chance(schedule, 0.12)) {
@@ -306,6 +352,7 @@ START_TEST(every_event_of_random_schedules_goes_as_in_the_model)
     struct schedule *schedule = calloc(1, sizeof *schedule);
     struct step_counters counters = {0};
     uint64_t events = 0;
+    uint64_t vain = 0;
     double seconds;
 
     for (uint64_t seed = first; seed < first + count; seed++) {
@@ -313,14 +360,16 @@ START_TEST(every_event_of_random_schedules_goes_as_in_the_model)
         counters.done += schedule->model.counters.done;
         counters.failed += schedule->model.counters.failed;
         counters.aborted += schedule->model.counters.aborted;
+        vain += (uint64_t)schedule->model.num_vain;
     }
     seconds = (double)(clock_now_ns() - start_ns) / NS_PER_S;
     printf("# %" PRIu64 " schedules, %" PRIu64 " events, %.0f schedules a second; steps done %" PRIu64
-           ", failed %" PRIu64 ", aborted %" PRIu64 "\n",
-           count, events, (double)count / seconds, counters.done, counters.failed, counters.aborted);
+           ", failed %" PRIu64 " (in vain %" PRIu64 "), aborted %" PRIu64 "\n",
+           count, events, (double)count / seconds, counters.done, counters.failed, vain, counters.aborted);
     /* A generator that reaches nothing would pass as well. */
     ck_assert_uint_gt(counters.done, count / 10);
     ck_assert_uint_gt(counters.failed, count / 10);
+    ck_assert_uint_gt(vain, count / 10);
     ck_assert(count < 1000 || counters.aborted > 0);
     free(schedule);
 }
