@@ -6,6 +6,7 @@
 #include <sysexits.h>
 #include <unistd.h>
 
+#include "base/heap.h"
 #include "config.h"
 #include "server.h"
 #include "transport/listener.h"
@@ -144,6 +145,7 @@ static int serve(const struct arguments *arguments, struct config *config)
     struct server *server;
     struct lossd_error err;
 
+    heap_keep_freed();
     error_init(&err);
     if (server_start(config, &server, &err) != LOSSD_OK)
         return report(arguments, "start_failed", &err);

@@ -184,6 +184,7 @@ struct http *http_create(const struct http_settings *settings, struct registry *
     http->pages.counters = counters;
     http->pages.budget = budget;
     http->pages.loop_ns = clock_now_ns();
+    http->quiet_ns = NO_DEADLINE;
     (void)pthread_mutex_init(&http->lock, NULL);
     http->watch_fd = epoll_create1(EPOLL_CLOEXEC);
     if (http->watch_fd < 0)

@@ -97,6 +97,8 @@ static enum lossd_status grow(struct http_call *call, size_t needed)
     }
     call->body = body;
     call->body_capacity = capacity;
+    if (capacity > FIRST_BYTES)
+        atomic_store_explicit(&call->http->had_large_body, true, memory_order_relaxed);
     return LOSSD_OK;
 }
 

@@ -13,6 +13,7 @@
 #include <sys/socket.h>
 
 #include "base/clock.h"
+#include "base/heap.h"
 #include "base/log.h"
 
 /* Between calls a connection may be quiet for this long, as trainers are that write a checkpoint. */
@@ -26,6 +27,9 @@ enum { TICK_MS = 500, CLOSING_TICK_MS = 20, GONE_MS = 400 };
 
 /* The body of a refused call is read to its end for this long: clients take an early answer for a network fault. */
 enum { DISCARD_TIMEOUT_MS = 5000 };
+
+/* How long memory of large calls is kept for the next one. */
+enum { QUIET_MS = 10 * 1000 };
 
 /* A connection past the limit is there for one answer. */
 enum { SURPLUS_TIMEOUT_MS = 1000 };
@@ -233,6 +237,16 @@ static void look_at(struct http_connection *connection, int64_t now_ns)
         cut(connection, state, NULL);
 }
 
+static void look_at_memory(struct http *http, int64_t now_ns)
+{
+    if (atomic_exchange_explicit(&http->had_large_body, false, memory_order_relaxed)) {
+        http->quiet_ns = now_ns;
+    } else if (http->quiet_ns != NO_DEADLINE && now_ns - http->quiet_ns >= QUIET_MS * NS_PER_MS) {
+        heap_give_back();
+        http->quiet_ns = NO_DEADLINE;
+    }
+}
+
 int64_t http_tick(struct http *http, int64_t now_ns)
 {
     const int64_t interval_ns = (atomic_load(&http->closed) ? CLOSING_TICK_MS : TICK_MS) * NS_PER_MS;
@@ -244,6 +258,7 @@ int64_t http_tick(struct http *http, int64_t now_ns)
     for (struct http_connection *c = http->connections; c != NULL; c = c->next)
         look_at(c, now_ns);
     (void)pthread_mutex_unlock(&http->lock);
+    look_at_memory(http, now_ns);
     http->next_tick_ns = now_ns + interval_ns;
     return http->next_tick_ns;
 }

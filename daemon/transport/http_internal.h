@@ -66,6 +66,8 @@ struct http {
     pthread_mutex_t lock;
     struct http_connection *connections;
     int64_t next_tick_ns;
+    atomic_bool had_large_body; /* since the last tick */
+    int64_t quiet_ns; /* since when none came; NO_DEADLINE once freed memory was given back. The main thread's */
     struct raw_answer too_slow;      /* upload_timeout_ms is over */
     struct raw_answer shutting_down; /* the drain is over */
 };

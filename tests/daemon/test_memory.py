@@ -1,0 +1,40 @@
+"""Memory of calls: kept for the next one, so that it need not be new pages, and given back when none comes."""
+
+import pathlib
+import time
+
+import pytest
+
+from harness import fresh
+from small import BCE
+
+CANDIDATES = 1_000_000
+
+
+def minor_faults(daemon):
+    """Of the whole process so far."""
+    stat = pathlib.Path(f"/proc/{daemon.process.pid}/stat").read_text()
+    return int(stat.rpartition(")")[2].split()[7])
+
+
+@pytest.mark.plain
+def test_large_calls_cost_no_new_pages_and_their_memory_goes_after_ten_quiet_seconds(start):
+    daemon = start({"http_threads": 1})
+    client = daemon.rpc("proto", unix=True)
+    idle = daemon.memory_kb("VmRSS")
+    group = fresh()
+    client.join(group, 0, 1, BCE)
+    task = {"name": "t", "logits": [0.25] * CANDIDATES, "labels": [1.0] * CANDIDATES}
+    body = client.encode("ComputeLoss", {"group": group, "rank": 0, "lengths": [CANDIDATES], "tasks": [task]})
+    for _ in range(4):
+        client.call("ComputeLoss", body)
+    faults = minor_faults(daemon)
+    client.call("ComputeLoss", body)
+    assert minor_faults(daemon) - faults < len(body) // 4096 // 10
+
+    kept = daemon.memory_kb("VmRSS") - idle
+    assert kept > len(body) // 1024
+    end = time.monotonic() + 20
+    while daemon.memory_kb("VmRSS") - idle > kept // 10 and time.monotonic() < end:
+        time.sleep(0.2)
+    assert daemon.memory_kb("VmRSS") - idle <= kept // 10
