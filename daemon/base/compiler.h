@@ -7,4 +7,7 @@
 /* The caller has to look at the status. */
 #define CHECK_RESULT __attribute__((warn_unused_result))
 
+/* Inlined also where it is long: an argument that is a constant there chooses one of several loops. */
+#define ALWAYS_INLINE inline __attribute__((always_inline))
+
 #endif

@@ -113,6 +113,17 @@ static enum lossd_status check_label_count(const struct task_check *check)
                              has_bitmask ? ": the task has a label_bitmask" : ", the sum of lengths");
 }
 
+static enum lossd_status check_stride(const struct task_check *check, const char *column, size_t stride)
+{
+    char field[64];
+
+    if (stride == 0 || stride >= check->config->num_class)
+        return LOSSD_OK;
+    (void)snprintf(field, sizeof field, "tasks[%zu].%s", check->index, column);
+    return error_set(check->err, LOSSD_INVALID_ARGUMENT, field, "is %zu, expected num_class, %u, at least", stride,
+                     check->config->num_class);
+}
+
 static enum lossd_status check_shapes(const struct task_check *check)
 {
     const struct task_batch *task = check->task;
@@ -123,7 +134,11 @@ static enum lossd_status check_shapes(const struct task_check *check)
 
     if (task->num_logits != logits)
         return column_error(check, "logits", logits, task->num_logits, ", the sum of lengths times num_class");
-    status = check_label_count(check);
+    status = check_stride(check, "logits_stride", task->logits_stride);
+    if (status == LOSSD_OK)
+        status = check_stride(check, "gradient_stride", task->gradient_stride);
+    if (status == LOSSD_OK)
+        status = check_label_count(check);
     if (status != LOSSD_OK)
         return status;
     if (task->num_weights != 0 && !check->rules->allows_weights)
@@ -150,13 +165,13 @@ static const char *label_range(unsigned rules)
 }
 
 static enum lossd_status value_error(const struct task_check *check, enum lossd_status code, const char *column,
-                                     size_t index, float value, const char *expected)
+                                     size_t index, double value, const char *expected)
 {
     enum lossd_status status;
     char field[80];
 
     (void)snprintf(field, sizeof field, "tasks[%zu].%s[%zu]", check->index, column, index);
-    status = error_set(check->err, code, field, "is %.9g, expected %s", (double)value, expected);
+    status = error_set(check->err, code, field, "is %.9g, expected %s", value, expected);
     error_add_metadata(check->err, "task", "%s", check->config->name);
     return status;
 }
@@ -167,15 +182,15 @@ static enum lossd_status check_values(const struct task_check *check)
     size_t bad = find_bad_label(task->labels, task->num_labels, check->rules->label_rules, check->config->num_class);
 
     if (bad < task->num_labels)
-        return value_error(check, LOSSD_LABEL_OUT_OF_RANGE, "labels", bad, task->labels[bad],
+        return value_error(check, LOSSD_LABEL_OUT_OF_RANGE, "labels", bad, (double)task->labels[bad],
                            label_range(check->rules->label_rules));
     bad = find_negative_or_nonfinite(task->weights, task->num_weights);
     if (bad < task->num_weights)
-        return value_error(check, LOSSD_WEIGHT_OUT_OF_RANGE, "weights", bad, task->weights[bad],
+        return value_error(check, LOSSD_WEIGHT_OUT_OF_RANGE, "weights", bad, (double)task->weights[bad],
                            "a finite value, not negative");
     bad = find_nonfinite(task->task_space, task->num_task_space);
     if (bad < task->num_task_space)
-        return value_error(check, LOSSD_WEIGHT_OUT_OF_RANGE, "task_space", bad, task->task_space[bad],
+        return value_error(check, LOSSD_WEIGHT_OUT_OF_RANGE, "task_space", bad, (double)task->task_space[bad],
                            "a finite value");
     return LOSSD_OK;
 }
@@ -199,16 +214,16 @@ static enum lossd_status check_log_scale(const struct task_check *check)
 static enum lossd_status check_logits(const struct task_check *check)
 {
     const struct task_batch *task = check->task;
-    const size_t count = count_nonfinite(task->logits, task->num_logits);
+    const size_t num_class = check->config->num_class;
+    const struct nonfinite_values found = find_nonfinite_values(task->logits, task->logits_type, check->num_candidates,
+                                                                num_class, row_stride(task->logits_stride, num_class));
     enum lossd_status status;
-    size_t first;
 
-    if (count == 0)
+    if (found.count == 0)
         return LOSSD_OK;
-    first = find_nonfinite(task->logits, task->num_logits);
-    status = value_error(check, LOSSD_NONFINITE_LOGITS, "logits", first, task->logits[first], "a finite value");
-    error_add_metadata(check->err, "count", "%zu", count);
-    error_add_metadata(check->err, "first_index", "%zu", first);
+    status = value_error(check, LOSSD_NONFINITE_LOGITS, "logits", found.first, found.value, "a finite value");
+    error_add_metadata(check->err, "count", "%zu", found.count);
+    error_add_metadata(check->err, "first_index", "%zu", found.first);
     return status;
 }
 

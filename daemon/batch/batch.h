@@ -23,8 +23,8 @@
  */
 struct task_batch {
     const char *name;
-    const float *logits; /* [C], or [C, K] row-major */
-    size_t num_logits;   /* C * K */
+    const void *logits; /* [C, K] row-major, of logits_type */
+    size_t num_logits;  /* C * K, whatever the stride */
     enum value_type logits_type;
     size_t logits_stride; /* elements from a row to the next, >= K; 0: K */
     void *gradient;       /* where the gradient is to be written, of gradient_type; NULL: binary32 rows in the arena */
@@ -95,9 +95,11 @@ struct batch_limits {
  *   LOSSD_LABEL_OUT_OF_RANGE    tasks[i].labels[c]
  *   LOSSD_WEIGHT_OUT_OF_RANGE   tasks[i].weights[c] not finite or negative; task_space[c] not finite
  *   LOSSD_NONFINITE_LOGITS      tasks[i].logits[j], with ON_NONFINITE_ERROR only (metadata "task", "count",
- *                               "first_index")
+ *                               "first_index"); j = c * K + k, whatever the stride
  *   LOSSD_INVALID_ARGUMENT      gradient_scale or tasks[i].log_scale not finite; log_scale where the task has no
- *                               list-wise loss with a learned temperature
+ *                               list-wise loss with a learned temperature; tasks[i].logits_stride, gradient_stride
+ *                               below num_class
+ * What values it finds says nothing about those that are read later, where another process may change them.
  * Any thread; reads only what it is given.
  */
 CHECK_RESULT

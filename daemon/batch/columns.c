@@ -6,22 +6,82 @@
 
 #include "batch/batch.h"
 
-/* Columns are scanned in blocks without a branch; only a block that holds a bad value is looked at again. */
+/*
+ * Columns are scanned in blocks without a branch; only a block that holds a bad value is looked at again. Where another
+ * process changes it meanwhile, the second look may find nothing.
+ */
 enum { BLOCK = 1024 };
 
-size_t count_nonfinite(const float *values, size_t count)
+struct matrix {
+    const void *values;
+    enum value_type type;
+    size_t num_columns;
+    size_t stride;
+};
+
+static ALWAYS_INLINE uint32_t count_in_rows(const struct matrix *m, size_t begin, size_t end)
 {
-    size_t total = 0;
+    uint32_t bad = 0;
+
+    for (size_t row = begin; row < end; row++)
+        for (size_t column = 0; column < m->num_columns; column++)
+            bad += value_is_nonfinite(m->values, m->type, row * m->stride + column);
+    return bad;
+}
+
+/* Loops of their own for the two common cases: one run of values, and one column of a matrix. */
+static ALWAYS_INLINE uint32_t count_nonfinite(const void *values, enum value_type type, size_t num_columns,
+                                              size_t stride, size_t begin, size_t end)
+{
+    if (stride == 1)
+        return count_in_rows(&(struct matrix){values, type, 1, 1}, begin, end);
+    if (num_columns == 1)
+        return count_in_rows(&(struct matrix){values, type, 1, stride}, begin, end);
+    return count_in_rows(&(struct matrix){values, type, num_columns, stride}, begin, end);
+}
+
+static uint32_t count_in_block(const struct matrix *m, size_t begin, size_t end)
+{
+    switch (m->type) {
+    case VALUE_F16:
+        return count_nonfinite(m->values, VALUE_F16, m->num_columns, m->stride, begin, end);
+    case VALUE_BF16:
+        return count_nonfinite(m->values, VALUE_BF16, m->num_columns, m->stride, begin, end);
+    case VALUE_F32:
+    case NUM_VALUE_TYPES:
+        break;
+    }
+    return count_nonfinite(m->values, VALUE_F32, m->num_columns, m->stride, begin, end);
+}
+
+static size_t offset_of(const struct matrix *m, size_t number)
+{
+    return number / m->num_columns * m->stride + number % m->num_columns;
+}
+
+struct nonfinite_values find_nonfinite_values(const void *values, enum value_type type, size_t num_rows,
+                                              size_t num_columns, size_t stride)
+{
+    const bool is_run = stride == num_columns;
+    const struct matrix m = {values, type, is_run ? 1 : num_columns, is_run ? 1 : stride};
+    const size_t count = is_run ? num_rows * num_columns : num_rows;
+    struct nonfinite_values found = {0};
 
     for (size_t begin = 0; begin < count; begin += BLOCK) {
         const size_t end = count - begin < BLOCK ? count : begin + BLOCK;
-        uint32_t bad = 0;
+        const uint32_t bad = count_in_block(&m, begin, end);
 
-        for (size_t i = begin; i < end; i++)
-            bad += !(fabsf(values[i]) <= FLT_MAX);
-        total += bad;
+        if (bad > 0 && found.count == 0) {
+            const size_t last = end * m.num_columns - 1;
+
+            found.first = begin * m.num_columns;
+            while (found.first < last && !value_is_nonfinite(values, type, offset_of(&m, found.first)))
+                found.first++;
+            found.value = value_load(values, type, offset_of(&m, found.first));
+        }
+        found.count += bad;
     }
-    return total;
+    return found;
 }
 
 /* First value outside [low, high], NaN included. */

@@ -5,8 +5,18 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* How many of the values are NaN or infinite. */
-size_t count_nonfinite(const float *values, size_t count);
+#include "batch/values.h"
+
+/* The values of a matrix [n, K] that are NaN or infinite; the first one as row * K + column. */
+struct nonfinite_values {
+    size_t count;
+    size_t first; /* where count > 0: within the matrix, whatever another process does to it meanwhile */
+    double value; /* of the first */
+};
+
+/* stride  elements from a row to the next, >= num_columns */
+struct nonfinite_values find_nonfinite_values(const void *values, enum value_type type, size_t num_rows,
+                                              size_t num_columns, size_t stride);
 
 /* Index of the first value that is NaN or infinite; count where there is none. */
 size_t find_nonfinite(const float *values, size_t count);

@@ -21,7 +21,9 @@ struct task_result {
     double loss;             /* sum of the terms' values */
     struct loss_term *terms; /* [num_terms] in the order of the config */
     size_t num_terms;
-    float *gradient; /* [num_gradient] shape of the logits; NULL and 0 where skipped */
+    /* [num_gradient] of the shape of the logits, rows together. NULL and 0 where gradients are skipped, and where the
+     * batch says where the gradient of the task goes (task_batch.gradient): then it lies there. */
+    float *gradient;
     size_t num_gradient;
     bool has_log_scale_gradient;
     double log_scale_gradient;

@@ -1,8 +1,6 @@
 /* The walk over tiles and lists; what is done with them is in the cpu_*.c beside it. */
 #include "loss/cpu.h"
 
-#include <string.h>
-
 #include "loss/backend.h"
 
 /* ln 100, where the scale of a learned temperature is cut. */
@@ -13,106 +11,6 @@ static uint32_t rows_per_tile(uint32_t num_class)
     const uint32_t rows = TILE_VALUES / num_class;
 
     return rows < TILE_ROWS ? rows : TILE_ROWS;
-}
-
-static size_t row_at(const struct task_run *run, size_t position)
-{
-    const uint32_t *rows = run->prepared->lists.rows;
-
-    return rows != NULL ? rows[position] : position;
-}
-
-/* A row with a NaN or infinite logit becomes one that weighs nothing. */
-static void leave_out_bad_rows(struct tile *tile)
-{
-    const uint32_t num_class = tile->num_class;
-
-    for (uint32_t i = 0; i < tile->num_rows; i++) {
-        double *logits = &tile->logits[(size_t)i * num_class];
-        bool bad = false;
-
-        for (uint32_t c = 0; c < num_class; c++)
-            bad |= !isfinite(logits[c]);
-        tile->bad[i] = bad;
-        if (!bad)
-            continue;
-        tile->num_bad++;
-        tile->weights[i] = 0.0;
-        for (uint32_t c = 0; c < num_class; c++)
-            logits[c] = 0.0;
-    }
-}
-
-static void load_weights(struct task_run *run, size_t begin)
-{
-    struct tile *tile = &run->tile;
-
-    if (run->prepared->weights == NULL && run->prepared->task_space == NULL)
-        for (uint32_t i = 0; i < tile->num_rows; i++)
-            tile->weights[i] = 1.0;
-    else
-        for (uint32_t i = 0; i < tile->num_rows; i++)
-            tile->weights[i] = row_weight(run->prepared, row_at(run, begin + i));
-}
-
-/* Rows that lie in memory as they are walked; loops that become vector code. */
-static void load_adjacent(struct tile *tile, const float *logits, const float *labels)
-{
-    const size_t num_values = (size_t)tile->num_rows * tile->num_class;
-
-    for (size_t v = 0; v < num_values; v++)
-        tile->logits[v] = (double)logits[v];
-    for (uint32_t i = 0; i < tile->num_rows; i++)
-        tile->labels[i] = (double)labels[i];
-}
-
-static void load_scattered(struct tile *tile, const uint32_t *rows, const float *logits, const float *labels)
-{
-    const uint32_t num_class = tile->num_class;
-
-    for (uint32_t i = 0; i < tile->num_rows; i++) {
-        tile->labels[i] = (double)labels[rows[i]];
-        for (uint32_t c = 0; c < num_class; c++)
-            tile->logits[(size_t)i * num_class + c] = (double)logits[(size_t)rows[i] * num_class + c];
-    }
-}
-
-/* Fill the tile with the rows at positions begin to begin + count - 1 of the lists. */
-static void load(struct task_run *run, size_t begin, uint32_t count)
-{
-    struct tile *tile = &run->tile;
-    const struct prepared_task *prepared = run->prepared;
-
-    tile->num_rows = count;
-    tile->num_class = run->config->num_class;
-    tile->num_bad = 0;
-    if (prepared->lists.rows == NULL)
-        load_adjacent(tile, run->batch->logits + begin * tile->num_class, prepared->labels + begin);
-    else
-        load_scattered(tile, prepared->lists.rows + begin, run->batch->logits, prepared->labels);
-    load_weights(run, begin);
-    memset(tile->gradient, 0, sizeof *tile->gradient * count * tile->num_class);
-    if (run->zero_nonfinite)
-        leave_out_bad_rows(tile);
-}
-
-/* The one rounding to binary32; adding 0 turns -0 into 0. */
-static void store(const struct task_run *run, size_t begin, float *gradient)
-{
-    const struct tile *tile = &run->tile;
-    const uint32_t num_class = tile->num_class;
-    const uint32_t *rows = run->prepared->lists.rows;
-
-    if (gradient == NULL)
-        return;
-    if (rows == NULL) {
-        for (size_t v = 0; v < (size_t)tile->num_rows * num_class; v++)
-            gradient[begin * num_class + v] = (float)tile->gradient[v] + 0.0F;
-        return;
-    }
-    for (uint32_t i = 0; i < tile->num_rows; i++)
-        for (uint32_t c = 0; c < num_class; c++)
-            gradient[(size_t)rows[begin + i] * num_class + c] = (float)tile->gradient[(size_t)i * num_class + c] + 0.0F;
 }
 
 /* All losses of the task that are over rows. */
@@ -223,31 +121,30 @@ static void run_whole_list(struct task_run *run, const struct loss_config *loss,
 }
 
 /* A list of more rows than a tile has, tile by tile: what it needs to know first, then losses and gradients. */
-static void run_long_list(struct task_run *run, const struct loss_config *loss, size_t begin, size_t end,
-                          float *gradient)
+static void run_long_list(struct task_run *run, const struct loss_config *loss, size_t begin, size_t end)
 {
     const uint32_t step = rows_per_tile(run->config->num_class);
     struct list_run list = empty_list();
 
     for (size_t at = begin; at < end; at += step) {
-        load(run, at, (uint32_t)(end - at < step ? end - at : step));
+        tile_load(run, at, (uint32_t)(end - at < step ? end - at : step));
         scan_part(run, loss, (struct segment){0, run->tile.num_rows}, &list);
     }
     for (size_t at = begin; at < end && loss->kind == LOSS_JRC; at += step) {
-        load(run, at, (uint32_t)(end - at < step ? end - at : step));
+        tile_load(run, at, (uint32_t)(end - at < step ? end - at : step));
         jrc_pull(&run->tile, (struct segment){0, run->tile.num_rows}, &list.jrc);
     }
     for (size_t at = begin; at < end; at += step) {
-        load(run, at, (uint32_t)(end - at < step ? end - at : step));
+        tile_load(run, at, (uint32_t)(end - at < step ? end - at : step));
         add_rows(run);
         if (list.num_bad == 0)
             add_part(run, (struct segment){0, run->tile.num_rows}, &list);
-        store(run, at, gradient);
+        tile_store(run, at);
     }
     finish_list(run, &list);
 }
 
-static void run_lists(struct task_run *run, const struct loss_config *loss, float *gradient)
+static void run_lists(struct task_run *run, const struct loss_config *loss)
 {
     const struct task_lists *lists = &run->prepared->lists;
     const uint32_t most = rows_per_tile(run->config->num_class);
@@ -260,25 +157,25 @@ static void run_lists(struct task_run *run, const struct loss_config *loss, floa
         while (next < lists->num_lists && lists->offsets[next + 1] - begin <= most)
             next++;
         if (next == first) {
-            run_long_list(run, loss, begin, lists->offsets[++next], gradient);
+            run_long_list(run, loss, begin, lists->offsets[++next]);
             continue;
         }
-        load(run, begin, lists->offsets[next] - begin);
+        tile_load(run, begin, lists->offsets[next] - begin);
         add_rows(run);
         for (uint32_t l = first; l < next; l++)
             run_whole_list(run, loss, (struct segment){lists->offsets[l] - begin, lists->offsets[l + 1] - begin});
-        store(run, begin, gradient);
+        tile_store(run, begin);
     }
 }
 
-static void run_rows(struct task_run *run, size_t num_candidates, float *gradient)
+static void run_rows(struct task_run *run, size_t num_candidates)
 {
     const uint32_t step = rows_per_tile(run->config->num_class);
 
     for (size_t at = 0; at < num_candidates; at += step) {
-        load(run, at, (uint32_t)(num_candidates - at < step ? num_candidates - at : step));
+        tile_load(run, at, (uint32_t)(num_candidates - at < step ? num_candidates - at : step));
         add_rows(run);
-        store(run, at, gradient);
+        tile_store(run, at);
     }
 }
 
@@ -289,6 +186,17 @@ static void set_scale(struct task_run *run, const struct loss_config *loss)
 
     run->scale = exp(log_scale <= max_log_scale ? log_scale : max_log_scale);
     run->scale_is_free = log_scale <= max_log_scale;
+}
+
+/* The batch's own memory, or what loss_result_alloc has made. */
+static void set_gradient(struct task_run *run, bool skip, const struct task_result *result)
+{
+    const struct task_batch *batch = run->batch;
+    const bool own = batch->gradient != NULL;
+
+    run->gradient = skip ? NULL : own ? batch->gradient : result->gradient;
+    run->gradient_type = own ? batch->gradient_type : VALUE_F32;
+    run->gradient_stride = row_stride(own ? batch->gradient_stride : 0, run->config->num_class);
 }
 
 static void write_result(const struct task_run *run, const struct term_scale *scales, struct task_result *result)
@@ -321,6 +229,7 @@ static void run_task(const struct loss_plan *plan, const struct prepared_batch *
     run.config = config;
     run.batch = &batch->tasks[i];
     run.prepared = &prepared->tasks[i];
+    set_gradient(&run, batch->skip_gradient, result);
     run.zero_nonfinite = plan->config->on_nonfinite == ON_NONFINITE_ZERO;
     run.scale = 1.0;
     run.scale_is_free = false;
@@ -331,9 +240,9 @@ static void run_task(const struct loss_plan *plan, const struct prepared_batch *
     if (over_lists != NULL && over_lists->kind == LOSS_LISTWISE_RANK)
         set_scale(&run, over_lists);
     if (over_lists != NULL)
-        run_lists(&run, over_lists, result->gradient);
+        run_lists(&run, over_lists);
     else
-        run_rows(&run, batch->layout.num_candidates, result->gradient);
+        run_rows(&run, batch->layout.num_candidates);
     write_result(&run, scales, result);
 }
 

@@ -2,9 +2,11 @@
  * Inside of the CPU backend: a tile of rows on the stack, and what each family of losses adds to it.
  *
  * A task is computed tile by tile. Rows of a tile are converted to binary64 once, every loss of the task adds its
- * gradients there, and the sum is rounded to binary32 when the tile is stored. Tasks with a loss over lists walk their
- * lists in order: a tile holds whole lists, or a part of one that is longer than a tile.
+ * gradients there, and the sum is rounded once when the tile is stored. Tasks with a loss over lists walk their lists
+ * in order: a tile holds whole lists, or a part of one that is longer than a tile.
  * Where tiles begin depends on the layout alone, so the order of all sums does, too.
+ * What lies in a tile no other process can change; a list of several tiles is loaded more than once, and its columns
+ * may then not be the same. Nothing loaded may be an index before it has been compared with its range.
  */
 #ifndef LOSS_CPU_H
 #define LOSS_CPU_H
@@ -40,6 +42,9 @@ struct task_run {
     const struct task_batch *batch;
     const struct prepared_task *prepared;
     struct term_run terms[MAX_LOSSES];
+    void *gradient; /* where tiles are stored; NULL for nowhere */
+    enum value_type gradient_type;
+    size_t gradient_stride;
     bool zero_nonfinite;
     double scale;       /* 1 / temperature of the list-wise loss */
     bool scale_is_free; /* not cut at its limit: the log-scale has a gradient */
@@ -47,6 +52,11 @@ struct task_run {
     uint32_t nonfinite_units;
     struct tile tile;
 };
+
+/* Fill the tile with the rows at positions begin to begin + count - 1 of the lists, count no more than a tile has. */
+void tile_load(struct task_run *run, size_t begin, uint32_t count);
+/* Write its gradients where they belong. */
+void tile_store(const struct task_run *run, size_t begin);
 
 /* A sum in the fixed order of four lanes. */
 double sum_in_order(const double *values, size_t count);

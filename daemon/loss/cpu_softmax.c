@@ -1,7 +1,7 @@
 /*
  * Softmax cross entropy of each row over its K logits, target t_c = (1 - s) [c = y] + s / K:
  *   loss = sum_c t_c (LSE(z) - z_c),  d loss / dz_c = p_c - t_c.
- * Rows labelled -100 give neither.
+ * Rows labelled -100 give neither, nor does one whose label has become no class since it was checked.
  */
 #include "loss/cpu.h"
 
@@ -44,7 +44,7 @@ void softmax_add(struct tile *tile, struct term_run *term)
         const size_t at = (size_t)i * num_class;
 
         losses[i] = 0.0;
-        if (tile->labels[i] >= 0.0)
+        if (tile->labels[i] >= 0.0 && tile->labels[i] < num_class)
             losses[i] = tile->weights[i] * add_row(&tile->logits[at], &tile->gradient[at], num_class,
                                                    (uint32_t)tile->labels[i], smoothing, term->unit * tile->weights[i]);
     }

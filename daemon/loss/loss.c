@@ -16,6 +16,8 @@ static bool alloc_task(const struct loss_plan *plan, const struct batch *batch, 
     if (batch->skip_gradient)
         return true;
     result->has_log_scale_gradient = task->has_log_scale;
+    if (task->gradient != NULL)
+        return true;
     result->num_gradient = task->num_logits;
     result->gradient = arena_alloc(arena, sizeof *result->gradient * task->num_logits);
     return result->gradient != NULL;

@@ -82,20 +82,29 @@ struct task_lists {
 };
 
 /*
- * What loss_prepare makes of one task: its labels as numbers, its weights, its lists. In the arena, or borrowed.
- * The weight of a row is its sample weight times its task-space weight, row_weight().
+ * What loss_prepare makes of one task: where its labels and weights are, its lists, its sums. Columns are borrowed from
+ * the batch. The weight of a row is its sample weight times its task-space weight, row_weight().
  */
 struct prepared_task {
-    const float *labels;     /* [C]; decoded from label_bits where the task has a bitmask */
+    const float *labels;        /* [C]; NULL where they are bits, row_label() */
+    const uint64_t *label_bits; /* [C] of the batch; NULL where they are numbers */
+    uint64_t label_mask;
     const float *weights;    /* [C] sample weights as sent; NULL: all 1 */
     const float *task_space; /* [C] as sent; NULL where it makes no difference */
     double in_weight;        /* of rows with task_space > 0 */
     double out_weight;       /* of the others */
     struct task_lists lists;
     double num_kept;        /* rows that count: C, less the softmax rows labelled -100 */
-    double weight_sum;      /* over the rows that count; num_kept where there are no weights */
+    double weight_sum;      /* over the rows that count, finite, >= 0; num_kept where there are no weights */
     double num_valid_lists; /* counted only where the config asks for it */
 };
+
+static inline float row_label(const struct prepared_task *task, size_t row)
+{
+    if (task->label_bits == NULL)
+        return task->labels[row];
+    return (task->label_bits[row] & task->label_mask) != 0 ? 1.0F : 0.0F;
+}
 
 /* Binary64, so that sums of weights are those of the products, not of rounded ones. */
 static inline double row_weight(const struct prepared_task *task, size_t row)
@@ -117,9 +126,14 @@ struct prepared_batch {
  * Everything about a checked batch that does not need the totals: session lists, weights, this rank's contribution.
  *
  * batch  has passed batch_check; borrowed, has to outlive *prepared.
- * arena  receives the arrays.
+ * arena  receives sizeof(struct prepared_task) bytes a task, 8 * D bytes, and 8 * C + 4 * (lists + 1) bytes for each
+ *        task with LISTS_SESSIONS. Nothing else of a step grows with the batch but its offsets (jagged.h) and those
+ *        gradients that loss_result_alloc makes room for.
  *
- * Only LOSSD_LIMIT_EXCEEDED, where the arena is full. Any thread.
+ * LOSSD_LIMIT_EXCEEDED where the arena is full. LOSSD_WEIGHT_OUT_OF_RANGE, field "tasks[i].weights": the sum of weights
+ * is negative or not finite, which is so only where another process has changed the columns since they were checked.
+ * Whatever it changes: a contribution is finite and not negative, rows and lists that count are no more than there are.
+ * Any thread.
  */
 CHECK_RESULT
 enum lossd_status loss_prepare(const struct loss_plan *plan, const struct batch *batch, struct arena *arena,
@@ -136,7 +150,8 @@ void loss_announced_contribution(const struct loss_plan *plan, uint32_t requests
 struct scales; /* rescale.h */
 
 /*
- * Allocate what loss_run will write: tasks, terms and, unless the batch skips them, gradients.
+ * Allocate what loss_run will write: tasks, terms and, unless the batch skips them or has memory of its own for them,
+ * gradients.
  * LOSSD_LIMIT_EXCEEDED where the arena is full. Apart from loss_run, so that a step that is already summed can't fail
  * for want of memory.
  */
@@ -152,9 +167,12 @@ enum lossd_status loss_result_alloc(const struct loss_plan *plan, const struct b
  *         world and replayed are left to the caller.
  *
  * Formulas: elem.h and the cpu_*.c files. Same input, same bits, whatever the thread or the number of tasks; nothing is
- * allocated, about 120 KiB of stack are used. Every gradient is rounded to binary32 once, all losses of the task
+ * allocated, about 120 KiB of stack are used. Every gradient is rounded once, to its type, all losses of the task
  * together: beyond its range it is infinite, which scaled losses are watched for; -0 is never written. Finite logits
  * make no NaN, whatever the config and the weights. No error: whatever can fail has failed before.
+ *
+ * Where another process changes columns while this runs, numbers of this rank's result may be any, NaN too; nothing is
+ * read or written outside of the batch and the result.
  *
  * ON_NONFINITE_ZERO: a unit is a row for binary cross entropy, focal, L2 and softmax, a list for JRC and list-wise. A
  * unit with a NaN or infinite logit adds nothing to sum, gradients and log_scale_gradient and still counts in the

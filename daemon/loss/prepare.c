@@ -1,20 +1,12 @@
 /* What a batch adds to the denominators of its step. */
 #include "loss/loss.h"
 
+#include <float.h>
+
 #include "loss/sessions.h"
 
 /* The softmax label of a row that does not count; PyTorch's ignore_index. */
 #define IGNORED_LABEL (-100.0F)
-
-static const float *decode_labels(const struct batch *batch, uint64_t mask, struct arena *arena)
-{
-    float *labels = arena_alloc(arena, sizeof *labels * batch->num_label_bits);
-
-    if (labels != NULL)
-        for (size_t c = 0; c < batch->num_label_bits; c++)
-            labels[c] = (batch->label_bits[c] & mask) != 0 ? 1.0F : 0.0F;
-    return labels;
-}
 
 static bool make_lists(const struct batch *batch, const struct task_config *config, const struct task_batch *task,
                        struct arena *arena, struct task_lists *lists)
@@ -27,7 +19,7 @@ static bool make_lists(const struct batch *batch, const struct task_config *conf
 
 static bool is_ignored(const struct prepared_task *prepared, bool may_ignore, size_t row)
 {
-    return may_ignore && prepared->labels[row] == IGNORED_LABEL;
+    return may_ignore && row_label(prepared, row) == IGNORED_LABEL;
 }
 
 /*
@@ -70,7 +62,7 @@ static double count_valid_lists(const struct prepared_task *prepared)
         uint32_t positives = 0;
 
         for (uint32_t i = lists->offsets[l]; i < lists->offsets[l + 1]; i++)
-            positives += prepared->labels[lists->rows != NULL ? lists->rows[i] : i] != 0.0F;
+            positives += row_label(prepared, lists->rows != NULL ? lists->rows[i] : i) != 0.0F;
         valid += positives > 0 && positives < size;
     }
     return (double)valid;
@@ -83,9 +75,9 @@ static bool prepare_task(const struct loss_plan *plan, const struct batch *batch
     const struct task_rules *rules = &plan->rules[task->config_index];
     const struct task_slots *slots = &plan->slots[task->config_index];
 
-    prepared->labels = config->has_label_bitmask ? decode_labels(batch, config->label_bitmask, arena) : task->labels;
-    if (config->has_label_bitmask && prepared->labels == NULL)
-        return false;
+    prepared->labels = task->labels;
+    prepared->label_bits = config->has_label_bitmask ? batch->label_bits : NULL;
+    prepared->label_mask = config->label_bitmask;
     prepared->weights = task->num_weights != 0 ? task->weights : NULL;
     prepared->task_space = rules->needs_task_space ? task->task_space : NULL;
     prepared->in_weight = config->in_task_space_weight;
@@ -96,6 +88,18 @@ static bool prepare_task(const struct loss_plan *plan, const struct batch *batch
     if (slots->valid_lists != DENOMINATOR_REQUESTS)
         prepared->num_valid_lists = count_valid_lists(prepared);
     return true;
+}
+
+/* Weights that were good when they were checked, and a sum that is far from the range of binary64 if they still are. */
+static enum lossd_status check_weight_sum(const struct prepared_task *prepared, size_t i, struct lossd_error *err)
+{
+    if (prepared->weight_sum >= 0.0 && prepared->weight_sum <= DBL_MAX)
+        return LOSSD_OK;
+    (void)error_set(err, LOSSD_WEIGHT_OUT_OF_RANGE, "weights",
+                    "add up to %g, expected a finite sum, not negative: they changed while they were read",
+                    prepared->weight_sum);
+    error_prefix_field(err, "tasks[%zu]", i);
+    return err->status;
 }
 
 static void contribute(const struct loss_plan *plan, const struct task_slots *slots,
@@ -123,6 +127,7 @@ enum lossd_status loss_prepare(const struct loss_plan *plan, const struct batch 
     contribution[DENOMINATOR_CANDIDATES] = batch->layout.num_candidates;
     for (size_t i = 0; i < batch->num_tasks; i++) {
         const struct task_batch *task = &batch->tasks[i];
+        enum lossd_status status;
 
         if (!prepare_task(plan, batch, task, arena, &tasks[i])) {
             (void)error_set(err, LOSSD_LIMIT_EXCEEDED, "", "no memory to prepare %u candidates",
@@ -130,6 +135,9 @@ enum lossd_status loss_prepare(const struct loss_plan *plan, const struct batch 
             error_prefix_field(err, "tasks[%zu]", i);
             return err->status;
         }
+        status = check_weight_sum(&tasks[i], i, err);
+        if (status != LOSSD_OK)
+            return status;
         contribute(plan, &plan->slots[task->config_index], &tasks[i], contribution);
     }
     *prepared = (struct prepared_batch){batch, tasks, contribution};

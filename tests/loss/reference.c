@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "loss/reference_internal.h"
+#include "support/value_reference.h"
 
 uint32_t *reference_lists(const struct batch *batch, const struct task_batch *task, const struct task_config *config,
                           uint32_t *num_lists)
@@ -63,17 +64,19 @@ static struct reference_input make_input(const struct group_config *config, cons
     const struct task_batch *task = &batch->tasks[t];
     struct reference_input in = {.config = &config->tasks[task->config_index], .batch = task};
     const size_t rows = batch->layout.num_candidates;
+    const size_t k = in.config->num_class;
     double theta = 0.0;
 
     in.num_rows = (uint32_t)rows;
     in.list_of = reference_lists(batch, task, in.config, &in.num_lists);
-    in.z = malloc(sizeof *in.z * (rows * in.config->num_class + 1));
+    in.z = malloc(sizeof *in.z * (rows * k + 1));
     in.y = malloc(sizeof *in.y * (rows + 1));
     in.w = malloc(sizeof *in.w * (rows + 1));
     in.bad_row = calloc(rows + 1, sizeof *in.bad_row);
     in.bad_list = calloc((size_t)in.num_lists + 1, sizeof *in.bad_list);
-    for (size_t v = 0; v < rows * in.config->num_class; v++)
-        in.z[v] = (long double)task->logits[v];
+    for (size_t v = 0; v < rows * k; v++)
+        in.z[v] = (long double)reference_value(task->logits, task->logits_type,
+                                               v / k * (task->logits_stride > 0 ? task->logits_stride : k) + v % k);
     for (uint32_t i = 0; i < rows; i++) {
         in.y[i] = label_of(batch, task, in.config, i);
         in.w[i] = weight_of(task, in.config, i);

@@ -269,7 +269,7 @@ static void run_bitmask(const char *id)
         bits[c] = (uint64_t)raw[c];
     ck_assert_int_eq(world_run(world, &config, &batch, 1), LOSSD_OK);
     for (size_t c = 0; c < count; c++)
-        ck_assert_msg((double)world->ranks[0].prepared.tasks[0].labels[c] == labels[c], "%s: label %zu", id, c);
+        ck_assert_msg((double)row_label(&world->ranks[0].prepared.tasks[0], c) == labels[c], "%s: label %zu", id, c);
     free(raw);
     free(labels);
 }

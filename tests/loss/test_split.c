@@ -63,7 +63,7 @@ static void fill_part(const struct group_config *config, const struct batch *who
         const uint32_t k = config->tasks[t].num_class;
 
         part->tasks[t] = *from;
-        part->tasks[t].logits = pick(arena, from->logits, 1, sizeof *from->logits * k, part, rows);
+        part->tasks[t].logits = pick(arena, from->logits, 1, sizeof(float) * k, part, rows);
         part->tasks[t].num_logits = (size_t)rows * k;
         part->tasks[t].labels = pick(arena, from->labels, from->num_labels, sizeof *from->labels, part, rows);
         part->tasks[t].num_labels = from->num_labels > 0 ? rows : 0;
