@@ -66,7 +66,8 @@ static void collect(struct group *group, struct step_machine *machine, int64_t n
             error_copy(&submission->error, action.error);
             outcome_add_ended(outcome, submission);
         } else {
-            submission->totals = *action.totals;
+            submission->totals.num_ranks = action.totals->num_ranks;
+            memcpy(submission->totals.sums, action.totals->sums, group->plan.num_denominators * sizeof(double));
             submission->result.step = action.step;
             submission->result.replayed = action.replayed;
             append(&outcome->first_compute, &outcome->last_compute, submission);

@@ -34,7 +34,10 @@ CHECK_RESULT
 enum lossd_status registry_find_rank(const struct registry *registry, const struct address *address,
                                      struct group **group, struct lossd_error *err);
 
-/* Answer, compute and wake as an event left it. No lock may be held. */
+/*
+ * Answer, compute and wake as an event left it: small batches on this thread, the others in the pool. No lock may be
+ * held.
+ */
 void registry_run_outcome(struct registry *registry, struct outcome *outcome);
 
 #endif
