@@ -127,13 +127,14 @@ START_TEST(ranks_on_threads_get_the_same_world_at_each_step)
 }
 END_TEST
 
-/* Joins, sends, goes away and leaves as it likes; every call has a short deadline. */
+/* Joins, attaches, sends, dies, goes away and leaves as it likes; every call has a short deadline. */
 static void *misbehave(void *argument)
 {
     const struct actor *actor = argument;
     struct scene *scene = actor->scene;
     const struct address address = {.group = "g", .has_rank = true, .rank = actor->rank};
     struct random random = {.state = actor->rank + 1};
+    struct attachment attachment = {0};
     struct lossd_error err;
 
     for (uint64_t call = 0; call < NUM_CALLS; call++) {
@@ -143,6 +144,10 @@ static void *misbehave(void *argument)
             (void)atomic_fetch_add(&scene->num_left, 1);
         if (call == 0 || random_chance(&random, 0.02))
             lab_join(scene->registry, "g", actor->rank, NUM_RANKS);
+        if (random_chance(&random, 0.1) && registry_attach(scene->registry, &address, &attachment, &err) != LOSSD_OK)
+            attachment.token = 0;
+        if (random_chance(&random, 0.1))
+            registry_detach(scene->registry, &address, attachment.token);
         ticket->submission.deadline_ns = clock_now_ns() + 2 * NS_PER_MS;
         registry_submit(scene->registry, &ticket->submission);
         if (random_chance(&random, 0.2))
