@@ -2,8 +2,9 @@
  * Groups by name, and the entry to them for transports. A `struct group` is one generation: its config and world size
  * never change; joining anew makes another one under the same name.
  *
- * Every function may be called on any thread. One that completes a step computes small batches of it, of any rank, before
- * it returns: some 100 us and 200 KiB of stack; registry_tick, which is for the thread that keeps the time, never does.
+ * Every function may be called on any thread. One that completes a step computes small batches of it, of any rank,
+ * before it returns: some 100 us and 200 KiB of stack. registry_tick never does: the thread that keeps the time has to
+ * be on time.
  */
 #ifndef GROUP_REGISTRY_H
 #define GROUP_REGISTRY_H

@@ -19,8 +19,7 @@ void cell_clear(struct cell *cell)
     *cell = (struct cell){.call = -1};
 }
 
-/* Lowest live cell of a rank that is there, if no earlier step is open for it, or -1. */
-static int lowest(const struct model *model, uint32_t rank)
+int model_lowest(const struct model *model, uint32_t rank)
 {
     for (int s = 0; s < MODEL_STEPS && !model->left[rank]; s++) {
         const struct cell *cell = &model->cells[rank][s];
@@ -36,7 +35,7 @@ static int lowest(const struct model *model, uint32_t rank)
 /* What a rank has now that had nothing before arrives now. */
 static void arrive(struct model *model, uint32_t rank, int lowest_before, int64_t now)
 {
-    const int s = lowest(model, rank);
+    const int s = model_lowest(model, rank);
 
     if (lowest_before < 0 && s >= 0)
         model->cells[rank][s].arrived = now;
@@ -72,22 +71,22 @@ struct model_call *model_end_call(struct model *model, struct cell *cell, enum l
 static bool is_in_vain(const struct model *model, uint32_t dead)
 {
     for (uint32_t r = 0; r < model->world_size && model->dead[dead] && !model->left[dead]; r++) {
-        const int s = lowest(model, r);
+        const int s = model_lowest(model, r);
 
-        if (s >= 0 && model->cells[r][s].call >= 0 && lowest(model, dead) != s)
+        if (s >= 0 && model->cells[r][s].call >= 0 && model_lowest(model, dead) != s)
             return true;
     }
     return false;
 }
 
-static void start_reduce(struct model *model, bool is_late)
+void model_start_reduce(struct model *model, bool is_late)
 {
     for (uint32_t r = 0; r < model->world_size; r++)
-        model->missing[r] = !model->left[r] && (is_in_vain(model, r) || (is_late && lowest(model, r) < 0));
+        model->missing[r] = !model->left[r] && (is_in_vain(model, r) || (is_late && model_lowest(model, r) < 0));
     model->reducing = true;
     model->reduce_expected = true;
     for (uint32_t r = 0; r < model->world_size; r++) {
-        const int s = lowest(model, r);
+        const int s = model_lowest(model, r);
 
         model->in_reduce[r] = s >= 0;
         if (s >= 0)
@@ -103,7 +102,7 @@ static bool is_complete(const struct model *model)
     int common = -1;
 
     for (uint32_t r = 0; r < model->world_size; r++) {
-        const int s = lowest(model, r);
+        const int s = model_lowest(model, r);
 
         if (model->left[r])
             continue;
@@ -125,7 +124,7 @@ void model_reduce_if_complete(struct model *model)
     if (model->reducing || model->closed || (!in_vain && !is_complete(model)))
         return;
     model->num_vain += !is_complete(model);
-    start_reduce(model, false);
+    model_start_reduce(model, false);
 }
 
 /* The rank is at a later step, and this one is not open any more. */
@@ -196,7 +195,7 @@ static void contribute(struct model *model, uint32_t rank, int step, enum cell_k
 enum lossd_status model_announce(struct model *model, uint32_t rank, int step, const double *values, int64_t now)
 {
     struct cell *cell = &model->cells[rank][step];
-    const int before = lowest(model, rank);
+    const int before = model_lowest(model, rank);
     const enum lossd_status status = check(model, rank, step, values);
 
     model_heard(model, rank);
@@ -247,7 +246,7 @@ enum lossd_status model_submit(struct model *model, uint32_t rank, int step, con
                                int64_t deadline, int64_t now)
 {
     struct cell *cell = &model->cells[rank][step];
-    const int before = lowest(model, rank);
+    const int before = model_lowest(model, rank);
     const enum lossd_status status = check(model, rank, step, values);
 
     model_heard(model, rank);
@@ -278,7 +277,7 @@ void model_refuse(struct model *model, uint32_t rank, int step, enum lossd_statu
 {
     struct cell *cell = &model->cells[rank][step];
     const bool is_promise = cell_is_live(cell) && cell->is_promise;
-    const int before = lowest(model, rank);
+    const int before = model_lowest(model, rank);
 
     model_heard(model, rank);
     if (model->closed || model->left[rank])
@@ -297,128 +296,4 @@ void model_refuse(struct model *model, uint32_t rank, int step, enum lossd_statu
     }
     arrive(model, rank, before, now);
     model_reduce_if_complete(model);
-}
-
-void model_leave(struct model *model, uint32_t rank)
-{
-    if (model->closed || model->left[rank])
-        return;
-    for (int s = 0; s < MODEL_STEPS; s++) {
-        (void)model_end_call(model, &model->cells[rank][s], LOSSD_RANK_LEFT);
-        if (!model->cells[rank][s].is_locked)
-            cell_clear(&model->cells[rank][s]);
-    }
-    model->left[rank] = true;
-    model_reduce_if_complete(model);
-}
-
-void model_died(struct model *model, uint32_t rank)
-{
-    model->dead[rank] = true;
-    model_reduce_if_complete(model);
-}
-
-void model_heard(struct model *model, uint32_t rank)
-{
-    model->dead[rank] = false;
-}
-
-void model_joined(struct model *model, uint32_t rank)
-{
-    model->dead[rank] = false;
-    model->seen[rank] = true;
-}
-
-bool model_cancel(struct model *model, int call)
-{
-    for (int s = 0; s < MODEL_STEPS; s++) {
-        struct cell *cell = &model->cells[model->calls[call].rank][s];
-
-        if (cell->call != call)
-            continue;
-        cell->call = -1;
-        return true;
-    }
-    return false;
-}
-
-static int64_t attempt_deadline(const struct model *model)
-{
-    int64_t first = NO_DEADLINE;
-
-    for (uint32_t r = 0; r < model->world_size; r++) {
-        const int s = lowest(model, r);
-
-        if (s >= 0 && model->cells[r][s].arrived < first)
-            first = model->cells[r][s].arrived;
-    }
-    if (model->reducing || first == NO_DEADLINE)
-        return NO_DEADLINE;
-    return first + (model->last_done >= 0 ? model->timeout : model->first_timeout);
-}
-
-int64_t model_deadline(const struct model *model)
-{
-    int64_t next = attempt_deadline(model);
-
-    for (uint32_t r = 0; r < model->world_size; r++)
-        for (int s = 0; s < MODEL_STEPS; s++) {
-            const int call = model->cells[r][s].call;
-
-            if (call >= 0 && model->calls[call].deadline < next)
-                next = model->calls[call].deadline;
-        }
-    return next;
-}
-
-void model_tick(struct model *model, int64_t now)
-{
-    if (now >= attempt_deadline(model)) {
-        start_reduce(model, true);
-        return;
-    }
-    for (uint32_t r = 0; r < model->world_size; r++)
-        for (int s = 0; s < MODEL_STEPS; s++) {
-            struct cell *cell = &model->cells[r][s];
-            struct model_call *call;
-
-            if (cell->call < 0 || model->calls[cell->call].deadline > now)
-                continue;
-            call = model_end_call(model, cell, LOSSD_PEER_WAIT_DEADLINE);
-            call->has_missing = true;
-            call->missed_step = model->first_step + (uint64_t)s;
-            for (uint32_t peer = 0; peer < model->world_size; peer++)
-                call->missing[peer] = model->left[peer] || !cell_is_live(&model->cells[peer][s]);
-        }
-}
-
-void model_close(struct model *model, enum lossd_status status)
-{
-    for (uint32_t r = 0; r < model->world_size; r++)
-        for (int s = 0; s < MODEL_STEPS; s++) {
-            (void)model_end_call(model, &model->cells[r][s], status);
-            cell_clear(&model->cells[r][s]);
-        }
-    model->closed = true;
-}
-
-enum rank_state model_state(const struct model *model, uint32_t rank)
-{
-    enum rank_state state = model->seen[rank] ? RANK_IDLE : RANK_NEVER_JOINED;
-
-    if (model->left[rank])
-        return RANK_LEFT;
-    if (model->dead[rank])
-        return RANK_DEAD;
-    for (int s = MODEL_STEPS - 1; s >= 0; s--) {
-        const struct cell *cell = &model->cells[rank][s];
-
-        if (cell->call >= 0)
-            return RANK_WAITING;
-        if (cell->kind == CELL_PROMISED || cell->kind == CELL_SENT || cell->kind == CELL_OWED)
-            state = cell->is_broken ? RANK_REFUSED : RANK_ANNOUNCED;
-        if (cell->kind == CELL_BAD || cell->is_broken)
-            state = RANK_REFUSED;
-    }
-    return state;
 }

@@ -101,6 +101,13 @@ bool cell_is_live(const struct cell *cell);
 void cell_clear(struct cell *cell);
 struct model_call *model_end_call(struct model *model, struct cell *cell, enum lossd_status status);
 void model_expect_answer(struct model *model, uint32_t rank, int step, int call);
+
+/* Lowest live cell of a rank that is there, if no earlier step is open for it, or -1. */
+int model_lowest(const struct model *model, uint32_t rank);
+
 void model_reduce_if_complete(struct model *model);
+
+/* With whoever is there; is_late: the others are missing, otherwise only the dead. */
+void model_start_reduce(struct model *model, bool is_late);
 
 #endif

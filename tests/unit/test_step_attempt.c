@@ -346,6 +346,21 @@ START_TEST(every_other_of_4096_ranks_missing_is_told_in_full)
 }
 END_TEST
 
+START_TEST(half_of_4096_ranks_dead_at_once_are_told_in_full)
+{
+    enum { WORLD = 4096 };
+    struct lab *lab = lab_open(WORLD);
+    struct call *one;
+
+    for (uint32_t r = 1; r < WORLD; r += 2)
+        die(lab, r);
+    one = submit(lab, 0, 0, 1, 1);
+    assert_failed(one, LOSSD_STEP_TIMEOUT);
+    ck_assert_ptr_nonnull(strstr(metadata(&one->error, "missing_ranks"), "4093,4095"));
+    lab_close(lab);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("step_attempt");
@@ -370,6 +385,7 @@ int main(void)
     tcase_add_test(tcase, the_vector_holds_denominators_then_steps_then_reasons);
     tcase_add_test(tcase, ranks_are_listed_as_ranges_and_cut_at_a_whole_entry);
     tcase_add_test(tcase, every_other_of_4096_ranks_missing_is_told_in_full);
+    tcase_add_test(tcase, half_of_4096_ranks_dead_at_once_are_told_in_full);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }

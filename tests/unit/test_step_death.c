@@ -1,6 +1,4 @@
 /* Ranks whose process is gone (rule 15): who is told, when, and what stays. */
-#include <stdlib.h>
-#include <string.h>
 
 #include "support/runner.h"
 #include "support/step_lab.h"
@@ -353,37 +351,6 @@ START_TEST(at_the_step_timeout_the_dead_are_told_from_those_that_did_not_come)
 }
 END_TEST
 
-START_TEST(a_call_whose_own_deadline_ends_during_the_reduce_says_who_is_dead)
-{
-    struct lab *lab = lab_open(2);
-    struct call *one;
-
-    lab->hold = true;
-    die(lab, 1);
-    one = submit_until(lab, 0, 0, 1, 1, 5);
-    tick_at(lab, 5);
-    assert_failed(one, LOSSD_PEER_WAIT_DEADLINE);
-    ck_assert_str_eq(metadata(&one->error, "missing_states"), "1 dead");
-    lab_reduce(lab);
-    lab_close(lab);
-}
-END_TEST
-
-START_TEST(half_of_4096_ranks_dead_at_once_are_told_in_full)
-{
-    enum { WORLD = 4096 };
-    struct lab *lab = lab_open(WORLD);
-    struct call *one;
-
-    for (uint32_t r = 1; r < WORLD; r += 2)
-        die(lab, r);
-    one = submit(lab, 0, 0, 1, 1);
-    assert_failed(one, LOSSD_STEP_TIMEOUT);
-    ck_assert_ptr_nonnull(strstr(metadata(&one->error, "missing_ranks"), "4093,4095"));
-    lab_close(lab);
-}
-END_TEST
-
 int main(void)
 {
     Suite *suite = suite_create("step_death");
@@ -408,8 +375,6 @@ int main(void)
     tcase_add_test(tcase, a_world_of_one_waits_for_nobody_dead_or_not);
     tcase_add_test(tcase, a_death_does_not_disturb_a_running_reduce);
     tcase_add_test(tcase, at_the_step_timeout_the_dead_are_told_from_those_that_did_not_come);
-    tcase_add_test(tcase, a_call_whose_own_deadline_ends_during_the_reduce_says_who_is_dead);
-    tcase_add_test(tcase, half_of_4096_ranks_dead_at_once_are_told_in_full);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }

@@ -322,6 +322,22 @@ START_TEST(a_view_shows_the_state_the_steps_and_since_when)
 }
 END_TEST
 
+START_TEST(a_call_whose_own_deadline_ends_during_the_reduce_says_who_is_dead)
+{
+    struct lab *lab = lab_open(2);
+    struct call *one;
+
+    lab->hold = true;
+    die(lab, 1);
+    one = submit_until(lab, 0, 0, 1, 1, 5);
+    tick_at(lab, 5);
+    assert_failed(one, LOSSD_PEER_WAIT_DEADLINE);
+    ck_assert_str_eq(metadata(&one->error, "missing_states"), "1 dead");
+    lab_reduce(lab);
+    lab_close(lab);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("step_ends");
@@ -344,6 +360,7 @@ int main(void)
     tcase_add_test(tcase, an_absent_step_counts_on_from_the_last_done_or_stands_for_the_owed_one);
     tcase_add_test(tcase, a_rank_whose_call_ended_early_is_seen_with_its_counts_in);
     tcase_add_test(tcase, a_view_shows_the_state_the_steps_and_since_when);
+    tcase_add_test(tcase, a_call_whose_own_deadline_ends_during_the_reduce_says_who_is_dead);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }
