@@ -202,9 +202,9 @@ static enum lossd_status listen_tcp(struct listener *listener, const char *addre
 }
 
 /* Nobody listens on it any more: a daemon that was killed left it. */
-static bool is_stale(const struct sockaddr_un *address)
+static bool is_stale(const struct sockaddr_un *address, int type)
 {
-    CLEANUP_CLOSE int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    CLEANUP_CLOSE int fd = socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
     return fd >= 0 && connect(fd, (const struct sockaddr *)address, sizeof *address) != 0 && errno == ECONNREFUSED;
 }
@@ -218,10 +218,10 @@ static bool bind_unix(int fd, const struct sockaddr_un *address)
     return bound;
 }
 
-static enum lossd_status listen_unix(struct listener *listener, const char *address, struct lossd_error *err)
+static enum lossd_status listen_unix(struct listener *listener, const char *address, int type, struct lossd_error *err)
 {
     struct sockaddr_un local = {.sun_family = AF_UNIX};
-    CLEANUP_CLOSE int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    CLEANUP_CLOSE int fd = socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     struct stat file;
     bool is_held;
     bool bound;
@@ -234,7 +234,7 @@ static enum lossd_status listen_unix(struct listener *listener, const char *addr
     if (is_held && !S_ISSOCK(file.st_mode))
         return error_set(err, LOSSD_INTERNAL, "listen", "`%s`: the path is held by something that is not a socket",
                          address);
-    if (is_held && is_stale(&local)) {
+    if (is_held && is_stale(&local, type)) {
         (void)unlink(local.sun_path);
         bound = bind_unix(fd, &local);
     }
@@ -244,6 +244,8 @@ static enum lossd_status listen_unix(struct listener *listener, const char *addr
         return system_error(err, address, "listen");
     listener->device = file.st_dev;
     listener->inode = file.st_ino;
+    listener->is_records = type == SOCK_SEQPACKET;
+    listener->owns_file = true;
     listener->fd = steal_fd(&fd);
     return LOSSD_OK;
 }
@@ -251,12 +253,12 @@ static enum lossd_status listen_unix(struct listener *listener, const char *addr
 enum lossd_status listener_open(struct listener *listener, const char *address, bool insecure, struct lossd_error *err)
 {
     struct listener opened = {.fd = -1};
-    const bool is_unix = unix_path(address) != NULL;
     enum lossd_status status = listener_check_address(address, err);
 
     if (status != LOSSD_OK)
         return status;
-    status = is_unix ? listen_unix(&opened, address, err) : listen_tcp(&opened, address, insecure, err);
+    status = unix_path(address) != NULL ? listen_unix(&opened, address, SOCK_STREAM, err)
+                                        : listen_tcp(&opened, address, insecure, err);
     if (status != LOSSD_OK)
         return status;
     if (!name_socket(&opened)) {
@@ -265,7 +267,22 @@ enum lossd_status listener_open(struct listener *listener, const char *address, 
         return status;
     }
     *listener = opened;
-    listener->owns_file = is_unix;
+    return LOSSD_OK;
+}
+
+enum lossd_status listener_open_records(struct listener *listener, const char *address, struct lossd_error *err)
+{
+    struct listener opened = {.fd = -1};
+    enum lossd_status status = listener_check_address(address, err);
+
+    if (status == LOSSD_OK && unix_path(address) == NULL)
+        status = error_set(err, LOSSD_INVALID_ARGUMENT, "listen", "`%s` is not unix:/path", address);
+    if (status == LOSSD_OK)
+        status = listen_unix(&opened, address, SOCK_SEQPACKET, err);
+    if (status != LOSSD_OK)
+        return status;
+    (void)snprintf(opened.address, sizeof opened.address, "%s", address);
+    *listener = opened;
     return LOSSD_OK;
 }
 
@@ -278,10 +295,13 @@ static enum lossd_status inherit_one(struct listener *listener, int fd, bool ins
 
     *listener = (struct listener){.fd = fd};
     (void)fcntl(fd, F_SETFD, FD_CLOEXEC);
-    if (getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &type_length) != 0 || type != SOCK_STREAM ||
+    if (getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &type_length) != 0 ||
         getsockname(fd, (struct sockaddr *)&storage, &length) != 0 || !name_socket(listener) ||
-        fcntl(fd, F_SETFL, O_NONBLOCK) != 0)
-        return error_set(err, LOSSD_INTERNAL, "listen", "descriptor %d of LISTEN_FDS is not a stream socket", fd);
+        fcntl(fd, F_SETFL, O_NONBLOCK) != 0 ||
+        (type != SOCK_STREAM && (type != SOCK_SEQPACKET || storage.ss_family != AF_UNIX)))
+        return error_set(err, LOSSD_INTERNAL, "listen",
+                         "descriptor %d of LISTEN_FDS is neither a stream socket nor a Unix socket of records", fd);
+    listener->is_records = type == SOCK_SEQPACKET;
     return check_exposure((const struct sockaddr *)&storage, listener->address, insecure, err);
 }
 

@@ -1,4 +1,4 @@
-/* Listening sockets: host:port, unix:/path, or handed over by systemd. */
+/* Listening sockets: host:port, unix:/path, sockets of records beside these, or handed over by systemd. */
 #ifndef TRANSPORT_LISTENER_H
 #define TRANSPORT_LISTENER_H
 
@@ -13,6 +13,7 @@ enum { LISTENER_ADDRESS_SIZE = 160 };
 struct listener {
     int fd;                              /* -1 once it is handed on */
     char address[LISTENER_ADDRESS_SIZE]; /* the real one, as --listen would take it: "127.0.0.1:40123", "unix:/path" */
+    bool is_records;                     /* a Unix socket of records (SOCK_SEQPACKET), for shared memory */
     bool owns_file;                      /* a Unix socket of our making */
     dev_t device;                        /* of that file */
     ino_t inode;
@@ -43,6 +44,13 @@ enum lossd_status listener_check_place(const char *address, bool insecure, struc
  */
 CHECK_RESULT
 enum lossd_status listener_open(struct listener *listener, const char *address, bool insecure, struct lossd_error *err);
+
+/*
+ * The same for a socket of records at unix:/path. LOSSD_INVALID_ARGUMENT for another address, or a path that is too
+ * long.
+ */
+CHECK_RESULT
+enum lossd_status listener_open_records(struct listener *listener, const char *address, struct lossd_error *err);
 
 /*
  * The sockets of $LISTEN_FDS, at most max, close-on-exec; 0 where there are none for this process. Takes the variables

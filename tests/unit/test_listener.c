@@ -100,6 +100,50 @@ START_TEST(a_live_socket_is_left_alone_and_a_stale_one_replaced)
 }
 END_TEST
 
+START_TEST(a_socket_of_records_is_one_like_the_others)
+{
+    struct listener listener;
+    struct listener second;
+    struct lossd_error err;
+    struct stat file;
+    char address[64];
+    int type = 0;
+    socklen_t length = sizeof type;
+
+    make_path(address);
+    error_init(&err);
+    ck_assert_int_eq(listener_open_records(&listener, address, &err), LOSSD_OK);
+    ck_assert_str_eq(listener.address, address);
+    ck_assert(listener.is_records);
+    ck_assert_int_eq(getsockopt(listener.fd, SOL_SOCKET, SO_TYPE, &type, &length), 0);
+    ck_assert_int_eq(type, SOCK_SEQPACKET);
+    ck_assert_int_eq(stat(address + 5, &file), 0);
+    ck_assert_uint_eq(file.st_mode & 07777, 0660);
+    ck_assert_int_eq(listener_open_records(&second, address, &err), LOSSD_INTERNAL); /* it is alive */
+    ck_assert_int_eq(listener_open(&second, address, false, &err), LOSSD_INTERNAL);
+    (void)close(listener.fd);
+    ck_assert_int_eq(listener_open_records(&second, address, &err), LOSSD_OK); /* and now it is not */
+    listener_close(&second);
+    ck_assert_int_ne(stat(address + 5, &file), 0);
+}
+END_TEST
+
+START_TEST(a_stream_socket_is_none_of_records)
+{
+    struct listener listener;
+    struct lossd_error err;
+    char address[64];
+
+    make_path(address);
+    error_init(&err);
+    ck_assert_int_eq(listener_open(&listener, address, false, &err), LOSSD_OK);
+    ck_assert(!listener.is_records);
+    listener_close(&listener);
+    ck_assert_int_eq(listener_open_records(&listener, "127.0.0.1:0", &err), LOSSD_INVALID_ARGUMENT);
+    ck_assert_int_eq(listener_open_records(&listener, "unix:relative", &err), LOSSD_INVALID_ARGUMENT);
+}
+END_TEST
+
 START_TEST(the_socket_of_another_daemon_is_not_removed)
 {
     struct listener first;
@@ -161,6 +205,49 @@ START_TEST(a_unix_socket_without_its_folder_is_refused_with_the_folder)
 }
 END_TEST
 
+/* As systemd does it: descriptor 3 is a bound socket of this type. */
+static enum lossd_status inherit(int family, int type, struct listener *listener, size_t *count)
+{
+    struct sockaddr_un local = {.sun_family = AF_UNIX, .sun_path = "/tmp/lossd-test-inherited.sock"};
+    const int fd = socket(family, type, 0);
+    struct lossd_error err;
+    char pid[16];
+
+    error_init(&err);
+    (void)unlink(local.sun_path);
+    if (family == AF_UNIX) {
+        ck_assert_int_eq(bind(fd, (struct sockaddr *)&local, sizeof local), 0);
+        ck_assert_int_eq(listen(fd, 1), 0);
+    }
+    ck_assert_int_eq(dup2(fd, 3), 3);
+    if (fd != 3)
+        (void)close(fd);
+    (void)snprintf(pid, sizeof pid, "%d", (int)getpid());
+    (void)setenv("LISTEN_FDS", "1", 1);
+    (void)setenv("LISTEN_PID", pid, 1);
+    return listener_inherit(listener, 1, count, false, &err);
+}
+
+START_TEST(an_inherited_socket_is_told_by_its_type)
+{
+    struct listener listener;
+    size_t count;
+
+    ck_assert_int_eq(inherit(AF_UNIX, SOCK_STREAM, &listener, &count), LOSSD_OK);
+    ck_assert(!listener.is_records);
+    listener_close(&listener);
+    ck_assert_int_eq(inherit(AF_UNIX, SOCK_SEQPACKET, &listener, &count), LOSSD_OK);
+    ck_assert_uint_eq(count, 1);
+    ck_assert(listener.is_records);
+    ck_assert_str_eq(listener.address, "unix:/tmp/lossd-test-inherited.sock");
+    listener_close(&listener);
+    ck_assert_int_eq(access("/tmp/lossd-test-inherited.sock", F_OK), 0); /* systemd's, not ours */
+    (void)unlink("/tmp/lossd-test-inherited.sock");
+    ck_assert_int_eq(inherit(AF_INET, SOCK_DGRAM, &listener, &count), LOSSD_INTERNAL);
+    ck_assert_uint_eq(count, 0);
+}
+END_TEST
+
 START_TEST(descriptors_for_another_process_are_not_taken)
 {
     struct listener listeners[2];
@@ -186,10 +273,13 @@ int main(void)
     tcase_add_test(tcase, only_loopback_is_open_without_leave);
     tcase_add_test(tcase, a_unix_socket_is_for_owner_and_group_and_goes_away);
     tcase_add_test(tcase, a_live_socket_is_left_alone_and_a_stale_one_replaced);
+    tcase_add_test(tcase, a_socket_of_records_is_one_like_the_others);
+    tcase_add_test(tcase, a_stream_socket_is_none_of_records);
     tcase_add_test(tcase, the_socket_of_another_daemon_is_not_removed);
     tcase_add_test(tcase, a_file_that_is_no_socket_is_left_alone);
     tcase_add_test(tcase, a_place_is_checked_without_a_look_at_the_machine);
     tcase_add_test(tcase, a_unix_socket_without_its_folder_is_refused_with_the_folder);
+    tcase_add_test(tcase, an_inherited_socket_is_told_by_its_type);
     tcase_add_test(tcase, descriptors_for_another_process_are_not_taken);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
