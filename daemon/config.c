@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/spinner.h"
 #include "codec/message.h"
 #include "lossd/v1/config.pb-c.h"
 #include "transport/listener.h"
@@ -54,6 +55,9 @@ static enum lossd_status read_limits(const Lossd__V1__Limits *limits, struct con
         {"limits.open_calls", l->open_calls, 1, 1000000},
         {"limits.memory_bytes", l->memory_bytes, UINT64_C(1) << 20, SIZE_MAX / 2},
         {"limits.upload_timeout_ms", l->upload_timeout_ms, 1, 86400000},
+        {"limits.region_bytes", l->region_bytes, 0, UINT64_C(1) << 40},
+        {"limits.regions_bytes", l->regions_bytes, 0, UINT64_C(1) << 50},
+        {"limits.shared_memory_clients", l->shared_memory_clients, 1, 1000000},
     };
     enum lossd_status status = check_ranges(ranges, sizeof ranges / sizeof ranges[0], err);
 
@@ -68,10 +72,15 @@ static enum lossd_status read_limits(const Lossd__V1__Limits *limits, struct con
     config->http.connections = l->connections;
     config->http.open_calls = l->open_calls;
     config->http.upload_timeout_ms = l->upload_timeout_ms;
+    config->shm.region_bytes = l->region_bytes;
+    config->shm.regions_bytes = l->regions_bytes;
+    config->shm.clients = l->shared_memory_clients;
+    config->shm.attach_timeout_ms = l->upload_timeout_ms;
     config->registry.max_groups = l->groups;
     config->registry.max_ranks = l->ranks;
     config->registry.batch_limits.max_candidates = l->candidates;
     config->registry.batch_limits.max_requests = l->requests;
+    config->shm.batch_limits = config->registry.batch_limits;
     return LOSSD_OK;
 }
 
@@ -89,6 +98,7 @@ static enum lossd_status read_scalars(const Lossd__V1__DaemonConfig *message, st
         {"http_threads", message->http_threads, 1, 64},
         {"compute_threads", message->compute_threads, 0, 256},
         {"drain_timeout_ms", message->drain_timeout_ms, 0, 86400000},
+        {"spin_us", message->spin_us, 0, SPINNER_MAX_NS / 1000},
     };
     enum lossd_status status = check_ranges(ranges, sizeof ranges / sizeof ranges[0], err);
     const int level = log_level_from_name(message->log_level);
@@ -100,6 +110,8 @@ static enum lossd_status read_scalars(const Lossd__V1__DaemonConfig *message, st
     config->log_level = (enum log_level)level;
     config->insecure = message->insecure;
     config->http.http_threads = message->http_threads;
+    config->shared_memory = message->shared_memory;
+    config->shm.spin_us = message->spin_us;
     config->registry.compute_threads = message->compute_threads == 0 ? number_of_cores() : message->compute_threads;
     config->drain_timeout_ms = message->drain_timeout_ms;
     return LOSSD_OK;

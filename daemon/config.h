@@ -14,6 +14,7 @@
 #include "base/status.h"
 #include "group/registry.h"
 #include "transport/http.h"
+#include "transport/shm.h"
 
 enum { CONFIG_MAX_FILE_BYTES = 64 << 20, CONFIG_MAX_LISTENERS = 32 };
 
@@ -32,6 +33,8 @@ struct config {
     uint32_t drain_timeout_ms;
     size_t memory_bytes;
     struct http_settings http;
+    bool shared_memory;
+    struct shm_settings shm;
     struct registry_settings registry;
     struct declared_group *groups; /* [num_groups], in the arena */
     size_t num_groups;

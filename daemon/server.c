@@ -12,11 +12,13 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/counters.h"
 #include "base/notify.h"
+#include "sockets.h"
 #include "transport/http.h"
-#include "transport/listener.h"
+#include "transport/shm.h"
 
 /* How long clients may take to read their answers once every call has been ended. */
 enum { ANSWER_GRACE_MS = 2000 };
@@ -33,8 +35,8 @@ struct server {
     struct counters counters;
     struct registry *registry;
     struct http *http;
-    struct listener listeners[CONFIG_MAX_LISTENERS];
-    size_t num_listeners;
+    struct shm *shm; /* NULL where there is no socket for it */
+    struct sockets sockets;
     int epoll_fd;
     int signal_fd;
     int wake_fd; /* eventfd: a deadline of a group is nearer than we know */
@@ -50,9 +52,9 @@ static enum lossd_status system_error(struct lossd_error *err, const char *what)
 }
 
 /* A connection is a descriptor; the default soft limit of 1024 is below the default limit of connections. */
-static void raise_descriptor_limit(uint32_t connections)
+static void raise_descriptor_limit(const struct config *config)
 {
-    const rlim_t wanted = (rlim_t)connections + 256;
+    const rlim_t wanted = (rlim_t)config->http.connections + (config->shared_memory ? config->shm.clients : 0) + 256;
     struct rlimit limit;
 
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= wanted)
@@ -90,27 +92,6 @@ static enum lossd_status open_events(struct server *server, struct lossd_error *
     return LOSSD_OK;
 }
 
-static enum lossd_status open_listeners(struct server *server, struct lossd_error *err)
-{
-    static const char *const default_listen[] = {"127.0.0.1:7430"};
-    const struct config *config = server->config;
-    const char *const *addresses = config->listen;
-    size_t count = config->num_listen;
-    enum lossd_status status = listener_inherit(server->listeners, CONFIG_MAX_LISTENERS - count, &server->num_listeners,
-                                                config->insecure, err);
-
-    if (count == 0 && server->num_listeners == 0) {
-        addresses = default_listen;
-        count = 1;
-    }
-    for (size_t i = 0; i < count && status == LOSSD_OK; i++) {
-        status = listener_open(&server->listeners[server->num_listeners], addresses[i], config->insecure, err);
-        if (status == LOSSD_OK)
-            server->num_listeners++;
-    }
-    return status;
-}
-
 static void wake(void *context)
 {
     const struct server *server = context;
@@ -145,35 +126,59 @@ static enum lossd_status start_http(struct server *server, struct lossd_error *e
         return err->status;
     if (!watch(server, http_watch_fd(server->http)))
         return system_error(err, "epoll");
-    for (size_t i = 0; i < server->num_listeners; i++) {
-        const enum lossd_status status = http_listen(server->http, server->listeners[i].fd, err);
+    for (size_t i = 0; i < server->sockets.count; i++) {
+        struct listener *listener = &server->sockets.all[i];
 
-        server->listeners[i].fd = -1;
-        if (status != LOSSD_OK)
-            return status;
+        if (!listener->is_records && http_listen(server->http, steal_fd(&listener->fd), err) != LOSSD_OK)
+            return err->status;
     }
     return LOSSD_OK;
+}
+
+static enum lossd_status create_shm(struct server *server, struct lossd_error *err)
+{
+    if (server->shm != NULL)
+        return LOSSD_OK;
+    server->shm = shm_create(&server->config->shm, server->registry, &server->counters, &server->budget, err);
+    return server->shm == NULL ? err->status : LOSSD_OK;
+}
+
+static enum lossd_status start_shm(struct server *server, struct lossd_error *err)
+{
+    for (size_t i = 0; i < server->sockets.count; i++) {
+        struct listener *listener = &server->sockets.all[i];
+
+        if (listener->is_records &&
+            (create_shm(server, err) != LOSSD_OK || shm_listen(server->shm, steal_fd(&listener->fd), err) != LOSSD_OK))
+            return err->status;
+    }
+    return server->shm == NULL ? LOSSD_OK : shm_start(server->shm, err);
 }
 
 static enum lossd_status start(struct server *server, struct config *config, struct lossd_error *err)
 {
     enum lossd_status status = open_events(server, err);
 
-    raise_descriptor_limit(config->http.connections);
+    raise_descriptor_limit(config);
     if (status == LOSSD_OK)
-        status = open_listeners(server, err);
+        status = sockets_open(&server->sockets, config, err);
     if (status == LOSSD_OK)
         status = start_registry(server, config, err);
     if (status == LOSSD_OK)
         status = start_http(server, err);
+    if (status == LOSSD_OK)
+        status = start_shm(server, err);
     return status;
 }
 
-/* Before the sockets are closed: who starts now finds no stale file. */
-static void close_listeners(struct server *server)
+/* Files go before the sockets are closed: who starts now finds no stale one. */
+static void close_transports(struct server *server)
 {
-    for (size_t i = 0; i < server->num_listeners; i++)
-        listener_close(&server->listeners[i]);
+    sockets_close(&server->sockets);
+    if (server->http != NULL)
+        http_close(server->http);
+    if (server->shm != NULL)
+        shm_close(server->shm);
 }
 
 enum lossd_status server_start(struct config *config, struct server **server, struct lossd_error *err)
@@ -189,14 +194,11 @@ enum lossd_status server_start(struct config *config, struct server **server, st
     started->watchdog_interval_ns = notify_watchdog_interval_ns();
     status = start(started, config, err);
     if (status != LOSSD_OK) {
-        close_listeners(started);
-        if (started->http != NULL)
-            http_close(started->http);
+        close_transports(started);
         server_destroy(started);
         return status;
     }
-    for (size_t i = 0; i < started->num_listeners; i++)
-        log_line(LOG_LEVEL_INFO, "event=listening listening on %s", started->listeners[i].address);
+    sockets_log(&started->sockets);
     *server = started;
     return LOSSD_OK;
 }
@@ -211,8 +213,7 @@ static void enter_phase(struct server *server, enum phase phase, int64_t now_ns)
         registry_drain(server->registry);
         server->phase_end_ns = clock_after_ms(now_ns, server->config->drain_timeout_ms);
     } else {
-        close_listeners(server);
-        http_close(server->http);
+        close_transports(server);
         registry_close(server->registry);
         server->phase_end_ns = clock_after_ms(now_ns, ANSWER_GRACE_MS);
     }
@@ -245,7 +246,8 @@ static void take_events(struct server *server, const struct epoll_event *events,
 
 static bool is_idle(const struct server *server)
 {
-    return registry_open_submissions(server->registry) == 0 && http_open_calls(server->http) == 0;
+    return registry_open_submissions(server->registry) == 0 && http_open_calls(server->http) == 0 &&
+           (server->shm == NULL || shm_open_calls(server->shm) == 0);
 }
 
 /* Run every clock; returns when the next one is due. */
@@ -305,7 +307,8 @@ void server_destroy(struct server *server)
 {
     if (server == NULL)
         return;
-    close_listeners(server);
+    sockets_close(&server->sockets);
+    shm_destroy(server->shm);
     http_destroy(server->http);
     registry_destroy(server->registry);
     close_if_open(server->epoll_fd);

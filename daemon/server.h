@@ -1,9 +1,9 @@
 /*
  * Owns every long-lived object; order of start and stop; signals and the clock.
  *
- * Start: listeners, compute pool and groups, HTTP threads, READY=1. Stop, on SIGTERM or SIGINT: not ready any more and
- * no joins; steps go on until none is open or the drain timeout is over (a second signal ends the wait); the rest,
- * requests that have not come to their end among them, is answered with SHUTTING_DOWN; threads end.
+ * Start: listeners, compute pool and groups, HTTP threads, shared memory, READY=1. Stop, on SIGTERM or SIGINT: not
+ * ready any more and no joins; steps go on until none is open or the drain timeout is over (a second signal ends the
+ * wait); the rest, requests that have not come to their end among them, is answered with SHUTTING_DOWN; threads end.
  */
 #ifndef SERVER_H
 #define SERVER_H

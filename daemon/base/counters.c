@@ -18,6 +18,10 @@ static const struct metric_info table[NUM_METRICS] = {
     [METRIC_CONNECTIONS] = {"lossd_connections", "gauge", "", "Open connections of all listeners"},
     [METRIC_MEMORY_BYTES] = {"lossd_memory_bytes", "gauge", "",
                              "Memory that bodies, batches and answers hold, of limits.memory_bytes"},
+    [METRIC_SHARED_MEMORY_CLIENTS] = {"lossd_shared_memory_clients", "gauge", "",
+                                      "Trainers that are attached through shared memory"},
+    [METRIC_REGION_BYTES] = {"lossd_region_bytes", "gauge", "",
+                             "Memory that is shared with trainers, of limits.regions_bytes"},
 };
 
 const struct metric_info *metric_info(enum metric metric)

@@ -20,6 +20,8 @@ enum metric {
     METRIC_OPEN_CALLS,
     METRIC_CONNECTIONS,
     METRIC_MEMORY_BYTES,
+    METRIC_SHARED_MEMORY_CLIENTS,
+    METRIC_REGION_BYTES,
     NUM_METRICS,
 };
 
@@ -51,6 +53,8 @@ struct counters {
     atomic_int_least64_t parked_calls;
     atomic_int_least64_t open_calls;
     atomic_int_least64_t connections;
+    atomic_int_least64_t shared_memory_clients;
+    atomic_int_least64_t region_bytes;
 };
 
 static inline void counter_add(atomic_uint_least64_t *counter, uint64_t amount)

@@ -109,39 +109,14 @@ static enum MHD_Result queue(struct http_call *call, unsigned http_status, const
     return result;
 }
 
-/* Whether the call would fit into the budget if no other held a part of it. */
-static bool fits_alone(const struct http_call *call)
-{
-    const struct arena *arena = &call->submission.arena;
-    const size_t limit = call->http->budget->limit_bytes; /* a reader may have the main budget next time */
-    const size_t held = call->body_capacity + arena->used_bytes;
-
-    return held <= limit && arena->refused_bytes <= limit - held;
-}
-
-/* Whoever finds an arena full takes it for a limit: the same call may go through when there is more memory. */
-static void tell_real_shortage(struct http_call *call)
-{
-    const struct arena *arena = &call->submission.arena;
-    struct lossd_error *err = &call->submission.error;
-
-    if (err->status != LOSSD_LIMIT_EXCEEDED)
-        return;
-    if (arena->is_out_of_memory) {
-        (void)error_set(err, LOSSD_OVERLOADED, "", "the daemon is out of memory");
-    } else if (arena->refused_bytes > 0 && fits_alone(call)) {
-        (void)error_set(err, LOSSD_OVERLOADED, "", "the call needs more memory than is left of memory_bytes");
-        error_add_metadata(err, "limit", "memory_bytes");
-    }
-}
-
 enum MHD_Result call_answer_error(struct http_call *call)
 {
     enum lossd_status status;
     uint8_t *bytes = NULL;
     size_t size = 0;
 
-    tell_real_shortage(call);
+    /* a reader may have the main budget next time */
+    rpc_tell_shortage(&call->submission, call->body_capacity, call->http->budget->limit_bytes);
     status = call->submission.error.status;
     call_release_memory(call);
     if (error_to_connect_json(&call->submission.error, &bytes, &size) != LOSSD_OK)

@@ -106,6 +106,8 @@ static unsigned write_metrics(FILE *out, const struct page_context *context, boo
     metric_write_head(out, METRIC_MEMORY_BYTES);
     metric_write_sample(out, METRIC_MEMORY_BYTES,
                         atomic_load_explicit(&context->budget->used_bytes, memory_order_relaxed), NULL);
+    write_gauge(out, METRIC_SHARED_MEMORY_CLIENTS, gauge_get(&context->counters->shared_memory_clients));
+    write_gauge(out, METRIC_REGION_BYTES, gauge_get(&context->counters->region_bytes));
     return 200;
 }
 

@@ -56,6 +56,29 @@ enum lossd_status rpc_new_message(struct arena *arena, const ProtobufCMessageDes
     return LOSSD_OK;
 }
 
+/* Whether the call would fit into the budget if no other held a part of it. */
+static bool fits_alone(const struct arena *arena, size_t held_bytes, size_t budget_bytes)
+{
+    const size_t held = held_bytes + arena->used_bytes;
+
+    return held <= budget_bytes && arena->refused_bytes <= budget_bytes - held;
+}
+
+void rpc_tell_shortage(struct submission *submission, size_t held_bytes, size_t budget_bytes)
+{
+    const struct arena *arena = &submission->arena;
+    struct lossd_error *err = &submission->error;
+
+    if (err->status != LOSSD_LIMIT_EXCEEDED)
+        return;
+    if (arena->is_out_of_memory) {
+        (void)error_set(err, LOSSD_OVERLOADED, "", "the daemon is out of memory");
+    } else if (arena->refused_bytes > 0 && fits_alone(arena, held_bytes, budget_bytes)) {
+        (void)error_set(err, LOSSD_OVERLOADED, "", "the call needs more memory than is left of memory_bytes");
+        error_add_metadata(err, "limit", "memory_bytes");
+    }
+}
+
 RPC_HANDLER(rpc_health_check)
 {
     const Grpc__Health__V1__HealthCheckRequest *check = (const Grpc__Health__V1__HealthCheckRequest *)request;

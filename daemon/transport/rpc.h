@@ -47,4 +47,13 @@ const struct rpc_method *rpc_find(const char *path);
 CHECK_RESULT
 enum lossd_status rpc_finish(struct submission *submission, ProtobufCMessage **response, struct lossd_error *err);
 
+/*
+ * Whoever finds an arena full takes it for a limit (LOSSD_LIMIT_EXCEEDED): where the same submission may go through
+ * when there is more memory its error becomes LOSSD_OVERLOADED.
+ *
+ * held_bytes    what the call holds of the budget beside its arena.
+ * budget_bytes  the limit of the budget.
+ */
+void rpc_tell_shortage(struct submission *submission, size_t held_bytes, size_t budget_bytes);
+
 #endif

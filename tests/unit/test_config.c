@@ -36,6 +36,14 @@ START_TEST(without_a_file_there_are_the_defaults)
     ck_assert_uint_eq(config.http.open_calls, 8192);
     ck_assert_uint_eq(config.http.upload_timeout_ms, 30000);
     ck_assert_uint_eq(config.http.http_threads, 2);
+    ck_assert(config.shared_memory);
+    ck_assert_uint_eq(config.shm.spin_us, 20);
+    ck_assert_uint_eq(config.shm.region_bytes, 1073741824);
+    ck_assert_uint_eq(config.shm.regions_bytes, 4294967296u);
+    ck_assert_uint_eq(config.shm.clients, 1024);
+    ck_assert_uint_eq(config.shm.attach_timeout_ms, 30000);
+    ck_assert_uint_eq(config.shm.batch_limits.max_candidates, 16777216);
+    ck_assert_uint_eq(config.shm.batch_limits.max_requests, 4194304);
     ck_assert_uint_eq(config.registry.max_groups, 64);
     ck_assert_uint_eq(config.registry.max_ranks, 4096);
     ck_assert_uint_eq(config.registry.batch_limits.max_candidates, 16777216);
@@ -53,7 +61,8 @@ START_TEST(every_key_of_the_top_is_read)
     const enum lossd_status status = parse(
         "{\"listen\": [\"127.0.0.1:0\", \"unix:/run/lossd/lossd.sock\"], \"insecure\": true, "
         "\"logLevel\": \"debug\", \"httpThreads\": 3, \"computeThreads\": 5, \"drainTimeoutMs\": 7, "
-        "\"limits\": {\"jsonBodyBytes\": \"100\", \"ranks\": 9, \"uploadTimeoutMs\": 11}}",
+        "\"sharedMemory\": false, \"spinUs\": 0, \"limits\": {\"jsonBodyBytes\": \"100\", \"ranks\": 9, "
+        "\"uploadTimeoutMs\": 11, \"regionBytes\": 13, \"regionsBytes\": 17, \"sharedMemoryClients\": 19}}",
         &config, &err);
 
     ck_assert_msg(status == LOSSD_OK, "%s: %s", err.field, err.message);
@@ -69,6 +78,12 @@ START_TEST(every_key_of_the_top_is_read)
     ck_assert_uint_eq(config.registry.max_ranks, 9);
     ck_assert_uint_eq(config.http.upload_timeout_ms, 11);
     ck_assert_uint_eq(config.http.json_depth, 32);
+    ck_assert(!config.shared_memory);
+    ck_assert_uint_eq(config.shm.spin_us, 0);
+    ck_assert_uint_eq(config.shm.attach_timeout_ms, 11);
+    ck_assert_uint_eq(config.shm.region_bytes, 13);
+    ck_assert_uint_eq(config.shm.regions_bytes, 17);
+    ck_assert_uint_eq(config.shm.clients, 19);
     config_finish(&config);
 }
 END_TEST
@@ -116,6 +131,10 @@ static const struct bad_config bad_configs[] = {
     {"{\"limits\": {\"openCalls\": 0}}", LOSSD_INVALID_ARGUMENT, "limits.open_calls"},
     {"{\"limits\": {\"memoryBytes\": 1048575}}", LOSSD_INVALID_ARGUMENT, "limits.memory_bytes"},
     {"{\"limits\": {\"uploadTimeoutMs\": 0}}", LOSSD_INVALID_ARGUMENT, "limits.upload_timeout_ms"},
+    {"{\"limits\": {\"regionBytes\": \"1099511627777\"}}", LOSSD_INVALID_ARGUMENT, "limits.region_bytes"},
+    {"{\"limits\": {\"regionsBytes\": \"1125899906842625\"}}", LOSSD_INVALID_ARGUMENT, "limits.regions_bytes"},
+    {"{\"limits\": {\"sharedMemoryClients\": 0}}", LOSSD_INVALID_ARGUMENT, "limits.shared_memory_clients"},
+    {"{\"spinUs\": 21}", LOSSD_INVALID_ARGUMENT, "spin_us"},
     {"{\"httpThreads\": 0}", LOSSD_INVALID_ARGUMENT, "http_threads"},
     {"{\"httpThreads\": 65}", LOSSD_INVALID_ARGUMENT, "http_threads"},
     {"{\"computeThreads\": 257}", LOSSD_INVALID_ARGUMENT, "compute_threads"},

@@ -1,0 +1,176 @@
+/*
+ * The parts of shared memory among themselves: shm.c is the thread, shm_connection.c a trainer's connection,
+ * shm_session.c what an ATTACH has made, shm_call.c the call of a slot.
+ *
+ * Everything belongs to the thread, but for an open call: that is the registry's until its answer is written, on any
+ * thread. It holds its connection (and with it session and region) by a count.
+ */
+#ifndef TRANSPORT_SHM_INTERNAL_H
+#define TRANSPORT_SHM_INTERNAL_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "base/spinner.h"
+#include "lossd_shm.h"
+#include "transport/shm.h"
+#include "transport/shm_batch.h"
+#include "transport/shm_region.h"
+
+enum { SHM_MAX_LISTENERS = 64 };
+
+struct shm_session;
+struct shm_connection;
+
+/* A place of one call at a time. */
+struct shm_slot {
+    struct shm_session *session;
+    struct lossd_shm_submission *shared;
+    struct lossd_shm_answer *answer;
+    uint64_t sequence;   /* of the submission that was taken last; 0 before the first */
+    uint32_t call;       /* of enum lossd_shm_call */
+    atomic_bool is_open; /* from when a submission is taken until its answer is written */
+    int64_t taken_ns;
+    struct submission submission;
+};
+
+/* What one ATTACH has made. */
+struct shm_session {
+    struct shm_connection *connection;
+    char group[NAME_MAX_LENGTH + 1];
+    struct address address; /* its group is the one above */
+    struct attachment attachment;
+    struct shm_region region;
+    struct lossd_shm_attached layout; /* the record that the trainer gets */
+    struct lossd_shm_control *control;
+    uint32_t bell;          /* as seen last */
+    struct shm_slot *slots; /* [layout.num_slots] */
+};
+
+/* Of shm_connection.calls: nobody needs the connection any more but its open calls. */
+enum { SHM_CONNECTION_ENDS = 1 << 30 };
+
+struct shm_connection {
+    struct shm *shm;
+    int fd;
+    int64_t deadline_ns;         /* to attach; NO_DEADLINE once it has */
+    bool ends;                   /* no record or submission is taken any more */
+    atomic_uint calls;           /* open ones, and SHM_CONNECTION_ENDS */
+    struct shm_session *session; /* in service; NULL before the first */
+    struct shm_session *coming;  /* its region is being touched; meanwhile no submission is taken */
+    struct shm_connection *previous;
+    struct shm_connection *next;
+};
+
+struct shm {
+    struct shm_settings settings;
+    struct registry *registry;
+    struct counters *counters;
+    struct memory_budget *budget;
+    struct memory_budget regions;
+    size_t compute_method; /* rows of the table of methods */
+    size_t announce_method;
+    atomic_size_t open_calls;
+    atomic_bool is_closed;
+    atomic_bool stops;
+    atomic_int_least64_t log_second; /* of the lines counted in log_lines */
+    atomic_uint log_lines;
+
+    int epoll_fd;
+    int wake_fd; /* eventfd: closed, stopped, or the last call of a connection that ends is answered */
+    int listen_fds[SHM_MAX_LISTENERS]; /* -1 once it is closed */
+    size_t num_listeners;
+    bool is_started;
+    pthread_t thread;
+
+    /* The thread's. */
+    struct spinner spinner;
+    struct shm_connection *connections;
+    struct shm_connection *turn; /* whose region is touched next; NULL: the first */
+    size_t num_connections;
+    size_t num_coming;        /* regions that are being touched */
+    size_t num_ending;        /* connections that wait for their last call */
+    int64_t next_deadline_ns; /* to attach: none is earlier */
+    int64_t next_look_ns;     /* at the sockets */
+    int64_t accept_again_ns;  /* descriptors were out; 0: sockets are watched */
+};
+
+/* shm.c. Any thread. */
+
+/* Have the thread look around. */
+void shm_wake(const struct shm *shm);
+
+/* Whether one more line about what clients do wrong may be written in this second. */
+bool shm_may_log(struct shm *shm, int64_t now_ns);
+
+/* shm_session.c. */
+
+/*
+ * Check an ATTACH, attach its rank, and make the region, untouched. LOSSD_INVALID_ARGUMENT (group, num_slots),
+ * LOSSD_LIMIT_EXCEEDED (data_bytes; metadata "limit" "region_bytes", "regions_bytes"), LOSSD_OVERLOADED, and as
+ * registry_attach. *token: of the attachment, also where it fails after that; 0 where it fails before.
+ */
+CHECK_RESULT
+enum lossd_status shm_session_create(struct shm_connection *connection, const struct lossd_shm_attach *attach,
+                                     struct shm_session **session, uint64_t *token, struct lossd_error *err);
+
+/* No call is open. Takes NULL. Says nothing to the registry. */
+void shm_session_destroy(struct shm_session *session);
+
+/* Whether a submission may have come since the bell was seen last. */
+static inline bool shm_session_rings(const struct shm_session *session)
+{
+    return __atomic_load_n(&session->control->bell, __ATOMIC_ACQUIRE) != session->bell;
+}
+
+/* shm_connection.c. */
+
+/* Takes over fd. NULL where memory is out; then fd is closed. */
+struct shm_connection *shm_connection_open(struct shm *shm, int fd);
+
+/* The socket is readable, or its end has come. The connection may be gone afterwards. */
+void shm_connection_receive(struct shm_connection *connection, bool has_ended);
+
+/*
+ * Take what has been submitted. How many calls; -1 where the trainer broke the rules: the connection ends, and may be
+ * gone.
+ */
+int shm_connection_serve(struct shm_connection *connection);
+
+/* Touch the next piece of the region that is coming. The connection may be gone afterwards. */
+void shm_connection_touch(struct shm_connection *connection);
+
+/* Send REFUSED without waiting; false where that does not go. */
+bool shm_send_refused(int fd, const struct lossd_error *why);
+
+/* Close a socket so that its peer can read what was sent, whatever else it sends. */
+void shm_close_socket(int fd);
+
+/* The trainer is told what it did wrong, and let go. The connection may be gone afterwards. */
+void shm_connection_break_off(struct shm_connection *connection, const struct lossd_error *why);
+
+/* Cancel its calls, and tell the registry. It goes now, or is reaped when the last of them is answered. */
+void shm_connection_end(struct shm_connection *connection);
+
+/* Frees a connection that ends and has no open call; false for others. */
+bool shm_connection_reap(struct shm_connection *connection);
+
+/* shm_call.c. */
+
+/* Take the submission of a slot that has no open call: it is answered, maybe before this returns. */
+void shm_slot_take(struct shm_slot *slot, uint64_t sequence);
+
+/* shm_answer.c. */
+
+/* The strings, the codes and the metadata in use. */
+void shm_fill_error(struct lossd_shm_error *to, const struct lossd_error *from);
+
+/*
+ * Everything but the sequence: the submission's error, or its result, where its call has one. A result that does not
+ * fit the layout becomes an error of the submission.
+ */
+void shm_fill_answer(struct lossd_shm_answer *answer, const struct lossd_shm_attached *layout, bool has_result,
+                     struct submission *submission);
+
+#endif

@@ -1,0 +1,123 @@
+/* What an ATTACH makes: the rank's place in the registry, the region, and the slots in it. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/counters.h"
+#include "transport/shm_internal.h"
+
+/* What one call may hold beside the region, as over HTTP: see there. */
+enum { ARENA_BASE_BYTES = 64 << 20, ARENA_BYTES_PER_DATA_BYTE = 24 };
+
+static enum lossd_status check_attach(const struct lossd_shm_attach *attach, const struct shm_settings *settings,
+                                      struct lossd_error *err)
+{
+    if (memchr(attach->group, '\0', sizeof attach->group) == NULL)
+        return error_set(err, LOSSD_INVALID_ARGUMENT, "group", "has no end");
+    if (attach->num_slots < 1 || attach->num_slots > LOSSD_SHM_MAX_SLOTS)
+        return error_set(err, LOSSD_INVALID_ARGUMENT, "num_slots", "is %" PRIu32 ", but has to be from 1 to %d",
+                         attach->num_slots, LOSSD_SHM_MAX_SLOTS);
+    if (attach->data_bytes > settings->region_bytes) {
+        (void)error_set(err, LOSSD_LIMIT_EXCEEDED, "data_bytes",
+                        "is %" PRIu64 ", but at most %" PRIu64 " bytes are allowed", attach->data_bytes,
+                        settings->region_bytes);
+        error_add_metadata(err, "limit", "region_bytes");
+        return LOSSD_LIMIT_EXCEEDED;
+    }
+    return LOSSD_OK;
+}
+
+static struct lossd_shm_attached make_layout(const struct lossd_shm_attach *attach, const struct attachment *attachment)
+{
+    struct lossd_shm_attached layout = {
+        .header = {LOSSD_SHM_MAGIC, LOSSD_SHM_VERSION, LOSSD_SHM_ATTACHED, sizeof layout, 0},
+        .slots_offset = lossd_shm_round_up(sizeof(struct lossd_shm_control), LOSSD_SHM_ALIGNMENT),
+        .answer_offset = lossd_shm_answer_offset(attachment->num_tasks),
+        .num_slots = attach->num_slots,
+        .num_tasks = attachment->num_tasks,
+    };
+    const uint64_t page = shm_region_page_bytes();
+
+    for (uint32_t t = 0; t < attachment->num_tasks; t++)
+        layout.num_terms += attachment->tasks[t].num_losses;
+    layout.slot_bytes = lossd_shm_slot_bytes(layout.num_tasks, layout.num_terms);
+    layout.data_offset = lossd_shm_round_up(layout.slots_offset + layout.num_slots * layout.slot_bytes, page);
+    layout.region_bytes = lossd_shm_round_up(layout.data_offset + attach->data_bytes, page);
+    memcpy(layout.config_digest, attachment->digest, sizeof attachment->digest);
+    return layout;
+}
+
+static void init_slots(struct shm_session *session, uint64_t data_bytes)
+{
+    const size_t arena_limit = ARENA_BASE_BYTES + ARENA_BYTES_PER_DATA_BYTE * data_bytes;
+
+    for (uint32_t s = 0; s < session->layout.num_slots; s++) {
+        struct shm_slot *slot = &session->slots[s];
+        unsigned char *start = session->region.bytes + session->layout.slots_offset + s * session->layout.slot_bytes;
+
+        slot->session = session;
+        slot->shared = (struct lossd_shm_submission *)(void *)start;
+        slot->answer = (struct lossd_shm_answer *)(void *)(start + session->layout.answer_offset);
+        submission_init(&slot->submission, arena_limit, session->connection->shm->budget);
+    }
+}
+
+static enum lossd_status make_region(struct shm_session *session, const struct lossd_shm_attach *attach,
+                                     struct lossd_error *err)
+{
+    enum lossd_status status;
+
+    session->layout = make_layout(attach, &session->attachment);
+    status = shm_region_create(&session->region, session->layout.region_bytes, &session->connection->shm->regions, err);
+    if (status != LOSSD_OK)
+        return status;
+    (void)gauge_add(&session->connection->shm->counters->region_bytes, (int64_t)session->region.size);
+    session->control = (struct lossd_shm_control *)(void *)session->region.bytes;
+    session->slots = calloc(session->layout.num_slots, sizeof *session->slots);
+    if (session->slots == NULL)
+        return error_set(err, LOSSD_OVERLOADED, "", "the daemon is out of memory");
+    init_slots(session, attach->data_bytes);
+    return LOSSD_OK;
+}
+
+enum lossd_status shm_session_create(struct shm_connection *connection, const struct lossd_shm_attach *attach,
+                                     struct shm_session **session, uint64_t *token, struct lossd_error *err)
+{
+    struct shm *shm = connection->shm;
+    struct shm_session *made;
+    enum lossd_status status = check_attach(attach, &shm->settings, err);
+
+    *token = 0;
+    if (status != LOSSD_OK)
+        return status;
+    made = calloc(1, sizeof *made);
+    if (made == NULL)
+        return error_set(err, LOSSD_OVERLOADED, "", "the daemon is out of memory");
+    made->connection = connection;
+    memcpy(made->group, attach->group, sizeof made->group);
+    made->address = (struct address){made->group, true, attach->rank, true, attach->generation};
+    made->region.fd = -1;
+    status = registry_attach(shm->registry, &made->address, &made->attachment, err);
+    if (status == LOSSD_OK) {
+        *token = made->attachment.token;
+        status = make_region(made, attach, err);
+    }
+    if (status != LOSSD_OK) {
+        shm_session_destroy(made);
+        return status;
+    }
+    *session = made;
+    return LOSSD_OK;
+}
+
+void shm_session_destroy(struct shm_session *session)
+{
+    if (session == NULL)
+        return;
+    for (uint32_t s = 0; session->slots != NULL && s < session->layout.num_slots; s++)
+        submission_finish(&session->slots[s].submission);
+    free(session->slots);
+    (void)gauge_add(&session->connection->shm->counters->region_bytes, -(int64_t)session->region.size);
+    shm_region_finish(&session->region);
+    free(session);
+}
