@@ -1,7 +1,9 @@
 /*
  * JSON of a batch of 3 tasks with 1e5 logits each: MB of text a second and a thread, parsed and printed, for shortest
- * text and for the 17 digits that Python writes; beside json-c doing the same alone, and protobuf. Best of several
- * runs.
+ * text and for the 17 digits that Python writes; beside json-c doing the same alone, and protobuf. Contenders take
+ * turns round by round.
+ *
+ * Usage: bench_codec [--markdown]
  */
 #include <json-c/json.h>
 #include <stdio.h>
@@ -9,34 +11,21 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "bench/report.h"
 #include "codec/message.h"
 #include "lossd/v1/loss.pb-c.h"
 
-enum { TASKS = 3, CANDIDATES = 100000, RUNS = 15, TEXT_BYTES = TASKS * CANDIDATES * 32 };
+enum { TASKS = 3, CANDIDATES = 100000, ROUNDS = 15, TEXT_BYTES = TASKS * CANDIDATES * 32 };
 
 struct measured {
     struct arena arena;
-    const uint8_t *body;
+    const uint8_t *body; /* what is parsed, of size bytes; printing sets the size */
     size_t size;
-    const ProtobufCMessage *message;
+    const ProtobufCMessage *message; /* what is printed */
     enum codec_kind kind;
 };
 
 typedef void (*work)(struct measured *m);
-
-static void report(const char *what, struct measured *m, work run)
-{
-    int64_t best = INT64_MAX;
-
-    for (int i = 0; i < RUNS; i++) {
-        const int64_t start = clock_now_ns();
-
-        run(m);
-        if (clock_now_ns() - start < best)
-            best = clock_now_ns() - start;
-    }
-    (void)printf("%-32s %9.0f MB/s %9.3f ms\n", what, (double)m->size / 1e6 / ((double)best / 1e9), (double)best / 1e6);
-}
 
 static void parse(struct measured *m)
 {
@@ -124,46 +113,93 @@ static size_t write_long_text(char *text, const float *logits)
     return size + (size_t)sprintf(text + size, "]}");
 }
 
-static void measure(const char *name, enum codec_kind kind, const uint8_t *body, size_t size)
-{
-    struct measured m = {.body = body, .size = size, .kind = kind};
-    char what[64];
+enum contender {
+    PARSE_SHORT,
+    PARSE_SHORT_JSON_C,
+    PARSE_LONG,
+    PARSE_LONG_JSON_C,
+    PRINT,
+    PRINT_JSON_C,
+    PARSE_PROTO,
+    PRINT_PROTO,
+    NUM_CONTENDERS,
+};
 
-    (void)snprintf(what, sizeof what, "parse %s", name);
-    report(what, &m, parse);
-    if (kind == CODEC_JSON) {
-        (void)snprintf(what, sizeof what, "parse %s, json-c alone", name);
-        report(what, &m, parse_by_json_c);
-    }
+static const struct {
+    const char *name;
+    work run;
+} contenders[] = {
+    [PARSE_SHORT] = {"JSON, shortest text: parse", parse},
+    [PARSE_SHORT_JSON_C] = {"JSON, shortest text: json-c alone", parse_by_json_c},
+    [PARSE_LONG] = {"JSON, 17 digits: parse", parse},
+    [PARSE_LONG_JSON_C] = {"JSON, 17 digits: json-c alone", parse_by_json_c},
+    [PRINT] = {"JSON: print", print},
+    [PRINT_JSON_C] = {"JSON: print by json-c alone", print_by_json_c},
+    [PARSE_PROTO] = {"protobuf: parse", parse},
+    [PRINT_PROTO] = {"protobuf: print", print},
+};
+
+/* MB a second. */
+static double run_once(enum contender contender, struct measured *m)
+{
+    const int64_t start_ns = clock_now_ns();
+
+    contenders[contender].run(m);
+    return (double)m->size * 1e3 / (double)(clock_now_ns() - start_ns);
 }
 
-int main(void)
+static void report_all(const struct report *report, const struct samples *rates)
 {
+    static const struct {
+        enum contender ours;
+        enum contender other;
+        const char *name;
+    } ratios[] = {
+        {PARSE_SHORT, PARSE_SHORT_JSON_C, "JSON, shortest text: parse / json-c"},
+        {PARSE_LONG, PARSE_LONG_JSON_C, "JSON, 17 digits: parse / json-c"},
+        {PRINT, PRINT_JSON_C, "JSON: print / json-c"},
+    };
+
+    report_head(report);
+    for (enum contender c = 0; c < NUM_CONTENDERS; c++)
+        report_row(report, contenders[c].name, quartiles_of(&rates[c]), "MB/s", "");
+    for (size_t i = 0; i < sizeof ratios / sizeof ratios[0]; i++)
+        report_row(report, ratios[i].name, quartiles_of_ratio(&rates[ratios[i].ours], &rates[ratios[i].other]), "", "");
+}
+
+int main(int argc, char **argv)
+{
+    const struct report report = report_open(&argc, argv);
     Lossd__V1__ComputeLossRequest request;
     Lossd__V1__TaskBatch tasks[TASKS];
     Lossd__V1__TaskBatch *pointers[TASKS];
     float *logits = malloc(TASKS * CANDIDATES * sizeof *logits);
     char *text = malloc(TEXT_BYTES);
-    struct measured m = {.message = &request.base, .kind = CODEC_JSON};
-    struct encoded encoded;
+    struct measured m[NUM_CONTENDERS] = {{.kind = CODEC_JSON}};
+    struct samples rates[NUM_CONTENDERS] = {{.count = 0}};
+    struct encoded json;
+    struct encoded proto;
     struct lossd_error err;
 
     if (logits == NULL || text == NULL)
         return EXIT_FAILURE;
     fill(&request, tasks, pointers, logits);
-    if (message_encode(CODEC_JSON, &request.base, false, &encoded, &err) != LOSSD_OK)
+    if (message_encode(CODEC_JSON, &request.base, false, &json, &err) != LOSSD_OK ||
+        message_encode(CODEC_PROTO, &request.base, false, &proto, &err) != LOSSD_OK)
         return EXIT_FAILURE;
-    measure("shortest", CODEC_JSON, encoded.bytes, encoded.size);
-    free(encoded.bytes);
-    measure("%.17g", CODEC_JSON, (const uint8_t *)text, write_long_text(text, logits));
-    report("print", &m, print);
-    report("print, json-c alone", &m, print_by_json_c);
-    if (message_encode(CODEC_PROTO, &request.base, false, &encoded, &err) != LOSSD_OK)
-        return EXIT_FAILURE;
-    measure("protobuf", CODEC_PROTO, encoded.bytes, encoded.size);
-    free(encoded.bytes);
-    m.kind = CODEC_PROTO;
-    report("print protobuf", &m, print);
+    m[PARSE_SHORT] = m[PARSE_SHORT_JSON_C] = (struct measured){
+        .kind = CODEC_JSON, .body = json.bytes, .size = json.size};
+    m[PARSE_LONG] = m[PARSE_LONG_JSON_C] = (struct measured){
+        .kind = CODEC_JSON, .body = (uint8_t *)text, .size = write_long_text(text, logits)};
+    m[PARSE_PROTO] = (struct measured){.kind = CODEC_PROTO, .body = proto.bytes, .size = proto.size};
+    m[PRINT] = m[PRINT_JSON_C] = (struct measured){.kind = CODEC_JSON, .message = &request.base};
+    m[PRINT_PROTO] = (struct measured){.kind = CODEC_PROTO, .message = &request.base};
+    for (size_t round = 0; round < ROUNDS; round++)
+        for (enum contender c = 0; c < NUM_CONTENDERS; c++)
+            samples_add(&rates[c], run_once(c, &m[c]));
+    report_all(&report, rates);
+    free(json.bytes);
+    free(proto.bytes);
     free(text);
     free(logits);
     return EXIT_SUCCESS;
