@@ -149,6 +149,13 @@ enum http_result http_client_open(const char *address, struct http_client **clie
     return HTTP_OK;
 }
 
+enum http_result http_client_trust(struct http_client *client, const char *ca_file, struct http_error *err)
+{
+    if (curl_easy_setopt(client->curl, CURLOPT_CAINFO, ca_file) == CURLE_OK)
+        return HTTP_OK;
+    return fail(err, HTTP_FAILED, "libcurl could not be set up");
+}
+
 void http_client_close(struct http_client *client)
 {
     if (client == NULL)

@@ -40,6 +40,13 @@ struct http_client;
 CHECK_RESULT
 enum http_result http_client_open(const char *address, struct http_client **client, struct http_error *err);
 
+/*
+ * Certificates of authorities, in PEM, in place of the system's. It is read when a server is called. HTTP_FAILED where
+ * memory is out.
+ */
+CHECK_RESULT
+enum http_result http_client_trust(struct http_client *client, const char *ca_file, struct http_error *err);
+
 /* Takes NULL. */
 void http_client_close(struct http_client *client);
 

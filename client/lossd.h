@@ -23,7 +23,8 @@
  * where that is not NULL. Outputs are written on success only. Strings are UTF-8.
  *
  * Threads: one thread at a time uses a client and its batches; different clients are independent. A function waits only
- * where it says so. No client may be used behind a fork, but in the process that opened it.
+ * where it says so. No client may be used behind a fork, but in the process that opened it; and as long as a child that
+ * was forked off lives (and has not called exec), lossd does not see that its parent is dead.
  *
  * Letters in shapes: B requests, C candidates (the sum of lengths), K classes of a task (1 for most), T tasks.
  */
@@ -76,15 +77,18 @@ enum lossd_retry {
 /*
  * What went wrong. The daemon's reasons are listed in proto/README.md. Those of this library:
  *   BAD_ADDRESS      invalid_argument   LOSSD_ADDR or options.address is none of the forms
- *   BAD_ENVIRONMENT  invalid_argument   a variable of torchrun is absent or no number (field: its name)
- *   BAD_CONFIG       invalid_argument   config is no JSON of a GroupConfig (field: the path)
+ *   BAD_OPTION       invalid_argument   another option is out of its range (field: its name)
+ *   BAD_ENVIRONMENT  invalid_argument   a variable of the environment is absent or not in its range (field: its name)
+ *   BAD_CONFIG       invalid_argument   config is no JSON of a GroupConfig (field: the path, "config.tasks[0]...")
+ *   BAD_SHAPE        invalid_argument   a shape that the group's batches can't have (field: the member of the shape)
  *   BAD_CALL         failed_precondition  not in this order: join first, a batch that was begun, …
  *   CANNOT_CONNECT   unavailable        nobody answers at the address, for reconnect_ms
- *   CONNECTION_LOST  unavailable        the daemon went away in a call, and did not come back for reconnect_ms
- *   NO_ANSWER        deadline_exceeded  timeout_ms is over, and the daemon has not ended the call
+ *   CONNECTION_LOST  unavailable        the daemon went away, and did not come back for reconnect_ms
+ *   NO_ANSWER        deadline_exceeded  timeout_ms is over by a second, and the daemon has not ended the call
  *   VERSION          unimplemented      the daemon speaks another version of the shared-memory records
  *   OUT_OF_MEMORY    resource_exhausted
  *   INTERNAL         internal           an answer that can't be right
+ * A reason is the same over every transport, and so are field and message.
  */
 struct lossd_failure {
     enum lossd_code code;
@@ -102,21 +106,29 @@ LOSSD_API const char *lossd_failure_metadata(const struct lossd_failure *failure
 /* The client. */
 
 enum lossd_transport {
-    LOSSD_TRANSPORT_AUTO = 0, /* shared memory where address is a Unix socket and the daemon offers it, else protobuf */
+    /*
+     * Shared memory where address is a Unix socket, and the daemon that this client joins at offers it (in a version
+     * that this library knows); else protobuf. Once chosen it stays for as long as the client is joined.
+     */
+    LOSSD_TRANSPORT_AUTO = 0,
     LOSSD_TRANSPORT_SHARED_MEMORY = 1, /* that or nothing */
     LOSSD_TRANSPORT_HTTP_PROTOBUF = 2,
     LOSSD_TRANSPORT_HTTP_JSON = 3,
 };
 
-/* Zeroes are the defaults. struct_bytes is sizeof(struct lossd_options), or 0 for that of this version. */
+/*
+ * Zeroes are the defaults. struct_bytes is sizeof(struct lossd_options), or 0 for that of this version.
+ *
+ * Shared memory has its own socket, at the path of address with ".shm" behind it, or at LOSSD_SHM_SOCKET.
+ */
 struct lossd_options {
     size_t struct_bytes;
     /* unix:/path, http://host:port, https://host:port or host:port; NULL: LOSSD_ADDR, else 127.0.0.1:7430 */
     const char *address;
     const char *ca_file; /* PEM, for https. NULL: LOSSD_CA_FILE, else the system's */
     enum lossd_transport transport;
-    uint32_t num_slots;    /* batches that may be in use at once, 1 to 16; 0: 2 */
-    uint64_t timeout_ms;   /* of each call that waits; 0: LOSSD_TIMEOUT_MS, else none but the group's */
+    uint32_t num_slots;    /* batches that may be in use at once, 1 to 15; 0: 2. See lossd_wait on more than 1 */
+    uint64_t timeout_ms;   /* of each call that waits, from lossd_submit; 0: LOSSD_TIMEOUT_MS, else the group's */
     uint64_t reconnect_ms; /* how long to try to reach a daemon that is away; 0: 30,000 */
     uint32_t no_spin;      /* 1: sleep at once where there is no answer yet, for fewer cores than processes */
     uint32_t max_requests; /* buffers are made for batches of this size at first; larger ones make new buffers */
@@ -125,11 +137,16 @@ struct lossd_options {
 
 struct lossd_client;
 
-/* Reaches nobody yet. options may be NULL; borrowed for the call. BAD_ADDRESS, OUT_OF_MEMORY. */
+/*
+ * Reaches nobody yet. options may be NULL; borrowed for the call. BAD_ADDRESS, BAD_OPTION, BAD_ENVIRONMENT
+ * (LOSSD_TIMEOUT_MS), OUT_OF_MEMORY.
+ */
 LOSSD_API enum lossd_code lossd_client_open(const struct lossd_options *options, struct lossd_client **client,
                                             struct lossd_failure *failure);
 
-/* Frees everything, batches and results too. Does not leave the group: the others then see this rank dead. Takes NULL.
+/*
+ * Frees everything, batches and results too. Does not leave the group: the others then see this rank dead, over shared
+ * memory at once. Takes NULL.
  */
 LOSSD_API void lossd_client_close(struct lossd_client *client);
 
@@ -151,27 +168,38 @@ struct lossd_membership {
 };
 
 /*
- * From what torchrun sets: RANK, WORLD_SIZE; LOCAL_WORLD_SIZE (default WORLD_SIZE), GROUP_RANK (the node rank, default
- * 0), GROUP_WORLD_SIZE or WORLD_SIZE / LOCAL_WORLD_SIZE for nnodes, MASTER_ADDR with port 7430, TORCHELASTIC_RUN_ID for
- * the group ("default" where it is absent; characters that names can't have become "-"). Without RANK and WORLD_SIZE:
- * rank 0 of 1. config is NULL. BAD_ENVIRONMENT.
+ * From what torchrun sets: RANK, WORLD_SIZE; LOCAL_WORLD_SIZE (default WORLD_SIZE; LOCAL_RANK has to be below it),
+ * GROUP_RANK (the node rank, default 0), GROUP_WORLD_SIZE or WORLD_SIZE / LOCAL_WORLD_SIZE for nnodes, MASTER_ADDR with
+ * port 7430 for several nodes, TORCHELASTIC_RUN_ID for the group ("default" where it is absent; characters that names
+ * can't have become "-", what is past 63 is cut). Without RANK and WORLD_SIZE: rank 0 of 1. config is NULL, instance 0.
+ * Reads the environment: not beside a thread that changes it. BAD_ENVIRONMENT.
  */
 LOSSD_API enum lossd_code lossd_membership_from_environment(struct lossd_membership *membership,
                                                             struct lossd_failure *failure);
 
 /*
- * Join the group, reach its daemon, and learn its config. Does not wait for other ranks. membership and its config are
- * borrowed for the call. Joined already: BAD_CALL. Fails with what JoinGroup fails with, and BAD_CONFIG,
- * CANNOT_CONNECT.
+ * Join the group, reach its daemon, and learn its config. Waits for the daemon (reconnect_ms), not for other ranks.
+ * membership and its config are borrowed for the call. A bad config is found before anybody is reached.
+ *
+ * Fails with what JoinGroup fails with (and, without a config, GetGroup), and BAD_CALL (joined already), BAD_CONFIG,
+ * CANNOT_CONNECT, NO_ANSWER, VERSION, LIMIT_EXCEEDED (metadata "limit": the daemon has no room for another trainer or
+ * for buffers of the size of the options), OUT_OF_MEMORY, INTERNAL.
  */
 LOSSD_API enum lossd_code lossd_join(struct lossd_client *client, const struct lossd_membership *membership,
                                      struct lossd_failure *failure);
 
-/* Leave it for good: the next step of the others ends with RANK_LEFT. Open calls end. Then lossd_join may be called
- * again. */
+/*
+ * Leave it for good: the next step of the others ends with RANK_LEFT. Open calls end, batches and results are gone, and
+ * lossd_join may be called again. Waits for the daemon (reconnect_ms). Where it fails this client is still joined.
+ *
+ * A daemon that was started anew since the last answer gets the last batch again first (see lossd_wait), for others
+ * that may wait for it; they get 5 s to come back.
+ *
+ * Fails with what LeaveGroup fails with, and BAD_CALL, CONNECTION_LOST, NO_ANSWER.
+ */
 LOSSD_API enum lossd_code lossd_leave(struct lossd_client *client, struct lossd_failure *failure);
 
-/* Generation of the group, as joined; 0 before. */
+/* Generation of the group, as joined, or as joined again at a daemon that was started anew; 0 before. */
 LOSSD_API uint64_t lossd_generation(const struct lossd_client *client);
 
 /* Batches. */
@@ -203,12 +231,17 @@ struct lossd_task {
     uint32_t has_log_scale; /* 1: log_scale is sent, and its gradient comes back. 0 at first */
     double log_scale;       /* ln(1 / temperature), of a task with a listwise_rank_loss that learns it */
     void *logits;           /* [C, K]; element (c, k) at c * stride + k */
-    const void *gradient; /* [C, K] the same way; d(loss * gradient_scale)/d(logits), once the call has been answered */
-    size_t stride;        /* elements from a row to the next */
-    float *labels;        /* [C]; NULL where the task has a label_bitmask */
-    float *weights;       /* [C] where bit t of weighted_tasks is set; finite, >= 0 */
-    int64_t *sessions;    /* [C] where the task has LISTS_SESSIONS */
-    float *task_space;    /* [C] where the task has weights in or out of a task space */
+    /*
+     * [C, K] the same way, of gradient_type: d(loss * gradient_scale)/d(logits), once the call has been answered.
+     * In F32 the same bits over every transport. In F16 and BF16 shared memory rounds once from binary64; HTTP brings
+     * binary32, which is rounded again.
+     */
+    const void *gradient;
+    size_t stride;     /* elements from a row to the next */
+    float *labels;     /* [C]; NULL where the task has a label_bitmask */
+    float *weights;    /* [C] where bit t of weighted_tasks is set; finite, >= 0 */
+    int64_t *sessions; /* [C] where the task has LISTS_SESSIONS */
+    float *task_space; /* [C] where the task has weights in or out of a task space */
 };
 
 /* Buffers of one batch: with shared memory, the daemon's own. Contents are undefined where nothing was written yet. */
@@ -225,9 +258,13 @@ struct lossd_batch {
 
 /*
  * The next batch of the ring of num_slots, with room for shape. The batch, its buffers and its result stay as they are
- * until num_slots more have been begun. Begun anew, a slot whose call is open ends that call's wait unread.
+ * until num_slots more have been begun. Where its call is still open: BAD_CALL, wait for it first.
+ *
  * A batch larger than any before makes new buffers: no call may be open then (BAD_CALL), and buffers of earlier batches
- * are gone. INVALID_ARGUMENT of the daemon's limits (LIMIT_EXCEEDED), OUT_OF_MEMORY, BAD_CALL before lossd_join.
+ * are gone. With shared memory that waits for the daemon, which makes them.
+ *
+ * BAD_CALL (also before lossd_join), BAD_SHAPE, OUT_OF_MEMORY, LIMIT_EXCEEDED (metadata "limit": what the daemon allows
+ * for buffers), CONNECTION_LOST, NO_ANSWER.
  */
 LOSSD_API enum lossd_code lossd_batch_begin(struct lossd_client *client, const struct lossd_shape *shape,
                                             struct lossd_batch **batch, struct lossd_failure *failure);
@@ -276,26 +313,41 @@ struct lossd_result {
 
 /*
  * Promise the counts of the batch of a step before it is there, so that the all-reduce is over when it comes. Waits for
- * the daemon, not for other ranks. Fails with what AnnounceCounts fails with.
+ * the daemon, not for other ranks. Fails with what AnnounceCounts fails with, and BAD_CALL, CONNECTION_LOST, NO_ANSWER.
+ *
+ * A promise costs nothing but time where it is not made: it is left out where something has to be sent to the daemon
+ * before it, over HTTP a submitted batch that was not waited for yet, or what a daemon that was started anew gets
+ * again.
  */
 LOSSD_API enum lossd_code lossd_announce(struct lossd_client *client, uint64_t step, uint32_t requests,
                                          uint32_t candidates, struct lossd_failure *failure);
 
 /*
  * Hand over a batch that was filled. Its buffers must not be written until lossd_wait. Does not wait: with shared
- * memory the daemon starts at once; over HTTP the call is made by lossd_wait.
+ * memory the daemon starts at once; over HTTP the call is made by lossd_wait. A batch may be submitted again, as it is
+ * or changed, once it was waited for: the next step, or the same after a failure. A rank has one step open at a time:
+ * a later one ends the call of an earlier one that is not reduced yet (SUPERSEDED). BAD_CALL, BAD_SHAPE (more requests
+ * or candidates than the batch was begun for).
  */
 LOSSD_API enum lossd_code lossd_submit(struct lossd_client *client, struct lossd_batch *batch, uint64_t step,
                                        struct lossd_failure *failure);
 
 /*
  * Wait for the answer of a submitted batch: until it is there, or timeout_ms of the client is over. *result belongs to
- * the batch. Fails with what ComputeLoss fails with.
+ * the batch. Fails with what ComputeLoss fails with, and BAD_CALL, CONNECTION_LOST, NO_ANSWER, OUT_OF_MEMORY, INTERNAL.
+ * The call is over then, in any case.
  *
- * A daemon that goes away meanwhile is looked for again, for reconnect_ms, at rising intervals that differ at random;
- * this rank then joins and attaches again, and sends again, first what was answered last, for a rank that was not
- * answered before the daemon went, then the open call. Each call is answered once; `replayed` says that the daemon had
- * answered it before. A group whose members have joined anew for other reasons ends the call as STALE_GENERATION.
+ * A daemon that goes away meanwhile is looked for again, for reconnect_ms, at rising intervals that differ at random,
+ * and so is one that says unavailable (SHUTTING_DOWN, OVERLOADED). The open call is then sent again; `replayed` says
+ * that this rank was answered before. Each call is answered once.
+ *
+ * A daemon keeps nothing over a restart. One that was started anew is known by what it says of the group: it does not
+ * know it, or has it in a generation that is not above ours, and this rank has not joined it. There this rank joins
+ * again, with the same instance and config, and sends again first what was answered last, for a rank that was not
+ * answered before the daemon went. So leave columns and counts of an answered batch as they are until the next call is
+ * answered; where its slot was begun or submitted anew before (as it always is with one slot), nothing is repeated, and
+ * a step in which only some were answered ends for the others as STEP_DESYNC. A group whose members have joined anew
+ * for other reasons has a higher generation: the call ends as STALE_GENERATION, and nobody joins again by himself.
  */
 LOSSD_API enum lossd_code lossd_wait(struct lossd_client *client, struct lossd_batch *batch,
                                      const struct lossd_result **result, struct lossd_failure *failure);

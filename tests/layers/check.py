@@ -10,7 +10,7 @@ LAYER = {"base": 0, "batch": 1, "loss": 2, "metric": 2, "collective": 2, "codec"
 HOMES = {  # foreign header: where it may be included
     r"microhttpd\.h": r"daemon/transport/.*",
     r"json-c/|json\.h": r"daemon/codec/protojson\w*\.c|tests/(bench|support)/.*",
-    r"protobuf-c/|.*\.pb-c\.h": r"daemon/(codec|transport)/.*|daemon/(config|server)\.[ch]|client/lossctl/.*|tests/.*",
+    r"protobuf-c/|.*\.pb-c\.h": r"daemon/(codec|transport)/.*|daemon/(config|server)\.[ch]|client/lossctl/.*|client/rpc\w*\.[ch]|tests/.*",
     r"gnutls/": r"daemon/base/digest\.c",
     r"curl/": r"client/http_client\.c",
     r"check\.h": r"tests/.*",
@@ -48,10 +48,11 @@ def homeless(path):
 
 
 def conditions(path):
-    """Conditional compilation beyond the include guard, but for the mark of functions for host and device."""
+    """Conditional compilation beyond include guards, the mark for host and device, and C++ in the public header."""
     found = re.findall(r"^\s*#\s*((?:if|ifdef|ifndef|elif)\b.*)", path.read_text(), re.M)
     guard = re.compile(r"ifndef (\w+_)?" + re.sub(r"\W", "_", path.name).upper()) if path.suffix == ".h" else None
-    return [c for c in found if not (guard and guard.fullmatch(c)) and "__CUDACC__" not in c]
+    public = {"ifdef __cplusplus"} if path == ROOT / "client" / "lossd.h" else set()
+    return [c for c in found if not (guard and guard.fullmatch(c)) and "__CUDACC__" not in c and c not in public]
 
 
 def lines(path):

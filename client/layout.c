@@ -1,0 +1,131 @@
+#include "client/layout.h"
+
+#include <stdbool.h>
+
+#include "batch/values.h"
+#include "client/failure.h"
+#include "lossd_shm.h"
+
+static const char *const loss_names[NUM_LOSS_KINDS] = {
+    [LOSS_BINARY_CROSS_ENTROPY] = "binary_cross_entropy",
+    [LOSS_BINARY_FOCAL] = "binary_focal_loss",
+    [LOSS_SOFTMAX_CROSS_ENTROPY] = "softmax_cross_entropy",
+    [LOSS_JRC] = "jrc_loss",
+    [LOSS_L2] = "l2_loss",
+    [LOSS_LISTWISE_RANK] = "listwise_rank_loss",
+};
+
+const char *loss_name(enum loss_kind kind)
+{
+    return loss_names[kind];
+}
+
+size_t config_num_terms(const struct group_config *config)
+{
+    size_t count = 0;
+
+    for (size_t t = 0; t < config->num_tasks; t++)
+        count += config->tasks[t].num_losses;
+    return count;
+}
+
+static enum lossd_code check(const struct group_config *config, const struct lossd_shape *shape,
+                             struct lossd_failure *failure)
+{
+    const uint64_t known = config->num_tasks >= 64 ? UINT64_MAX : (UINT64_C(1) << config->num_tasks) - 1;
+
+    if ((unsigned)shape->logits_type > LOSSD_BF16)
+        return failure_set(failure, OWN_BAD_SHAPE, "logits_type", "is %d, expected F32, F16 or BF16",
+                           (int)shape->logits_type);
+    if (shape->gradient_type != LOSSD_F32 && shape->gradient_type != shape->logits_type)
+        return failure_set(failure, OWN_BAD_SHAPE, "gradient_type", "is %d, expected F32 or the type of the logits, %d",
+                           (int)shape->gradient_type, (int)shape->logits_type);
+    if ((unsigned)shape->layout > LOSSD_ROWS)
+        return failure_set(failure, OWN_BAD_SHAPE, "layout", "is %d, expected PLANES or ROWS", (int)shape->layout);
+    if ((shape->weighted_tasks & ~known) != 0)
+        return failure_set(failure, OWN_BAD_SHAPE, "weighted_tasks", "has bits beyond the %zu tasks of the group",
+                           config->num_tasks);
+    return LOSSD_CODE_OK;
+}
+
+/* A column of so many bytes; every one has some, so that no two begin at the same place. */
+static uint64_t add_column(uint64_t *end, uint64_t bytes)
+{
+    const uint64_t begin = *end;
+
+    *end += lossd_shm_round_up(bytes > 0 ? bytes : 1, LOSSD_SHM_ALIGNMENT);
+    return begin;
+}
+
+static uint64_t add_if(bool is_there, uint64_t *end, uint64_t bytes)
+{
+    return is_there ? add_column(end, bytes) : NO_COLUMN;
+}
+
+static void add_planes(const struct group_config *config, struct batch_layout *layout)
+{
+    const uint64_t num_candidates = layout->shape.candidates;
+    const size_t logit_bytes = value_size((enum value_type)layout->shape.logits_type);
+    const size_t gradient_bytes = value_size((enum value_type)layout->shape.gradient_type);
+
+    for (size_t t = 0; t < config->num_tasks; t++) {
+        const uint32_t num_class = config->tasks[t].num_class;
+
+        layout->tasks[t].logits = add_column(&layout->bytes, num_candidates * num_class * logit_bytes);
+        layout->tasks[t].gradient = add_column(&layout->bytes, num_candidates * num_class * gradient_bytes);
+        layout->tasks[t].stride = num_class;
+    }
+}
+
+static void add_rows(const struct group_config *config, struct batch_layout *layout)
+{
+    const size_t logit_bytes = value_size((enum value_type)layout->shape.logits_type);
+    const size_t gradient_bytes = value_size((enum value_type)layout->shape.gradient_type);
+    uint64_t logits;
+    uint64_t gradients;
+    uint32_t width = 0;
+
+    for (size_t t = 0; t < config->num_tasks; t++)
+        width += config->tasks[t].num_class;
+    logits = add_column(&layout->bytes, (uint64_t)layout->shape.candidates * width * logit_bytes);
+    gradients = add_column(&layout->bytes, (uint64_t)layout->shape.candidates * width * gradient_bytes);
+    for (size_t t = 0; t < config->num_tasks; t++) {
+        layout->tasks[t].logits = logits;
+        layout->tasks[t].gradient = gradients;
+        layout->tasks[t].stride = width;
+        logits += config->tasks[t].num_class * logit_bytes;
+        gradients += config->tasks[t].num_class * gradient_bytes;
+    }
+}
+
+enum lossd_code layout_plan(const struct group_config *config, const struct lossd_shape *shape,
+                            struct batch_layout *layout, struct lossd_failure *failure)
+{
+    const uint64_t num_candidates = shape->candidates;
+    const enum lossd_code code = check(config, shape, failure);
+    bool has_bits = false;
+
+    if (code != LOSSD_CODE_OK)
+        return code;
+    layout->shape = *shape;
+    layout->bytes = 0;
+    layout->lengths = add_column(&layout->bytes, (uint64_t)shape->requests * sizeof(uint32_t));
+    if (shape->layout == LOSSD_ROWS)
+        add_rows(config, layout);
+    else
+        add_planes(config, layout);
+    for (size_t t = 0; t < config->num_tasks; t++) {
+        const struct task_config *task = &config->tasks[t];
+        struct task_columns *columns = &layout->tasks[t];
+        const bool is_weighted = (shape->weighted_tasks >> t & 1) != 0;
+        const bool has_space = task->in_task_space_weight != 1 || task->out_task_space_weight != 1;
+
+        has_bits = has_bits || task->has_label_bitmask;
+        columns->labels = add_if(!task->has_label_bitmask, &layout->bytes, num_candidates * sizeof(float));
+        columns->weights = add_if(is_weighted, &layout->bytes, num_candidates * sizeof(float));
+        columns->sessions = add_if(task->lists == LISTS_SESSIONS, &layout->bytes, num_candidates * sizeof(int64_t));
+        columns->task_space = add_if(has_space, &layout->bytes, num_candidates * sizeof(float));
+    }
+    layout->label_bits = add_if(has_bits, &layout->bytes, num_candidates * sizeof(uint64_t));
+    return LOSSD_CODE_OK;
+}

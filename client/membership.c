@@ -1,0 +1,165 @@
+/* Joining a group, choosing the way to its daemon, leaving. */
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "base/clock.h"
+#include "client/client.h"
+#include "client/failure.h"
+
+/* How long a rank that leaves waits for others that may need its last batch from it, where the daemon has just been
+ * started anew. They look for the daemon every 1.5 s at least. */
+enum { LEAVE_GRACE_MS = 5000 };
+
+void client_forget(struct lossd_client *client)
+{
+    if (client->transport != NULL)
+        client->transport->ops->destroy(client->transport);
+    client->transport = NULL;
+    client->link = LINK_DOWN;
+    client->is_joined = false;
+    client->slots = NULL;
+    client->last = NULL;
+    client->next_slot = 0;
+    client->owes_last = false;
+    client->has_last_step = false;
+    client->counts_anew = false;
+    client->config_message = NULL;
+    client->config = (struct group_config){0};
+    client->member = (struct member){.generation = 0};
+    arena_finish(&client->arena);
+}
+
+/* Attach over this transport, which is then the client's; destroyed where that fails. NULL: memory is out. */
+static enum lossd_code try_transport(struct lossd_client *client, struct transport *transport)
+{
+    static const struct lossd_shape plain = {.requests = 0};
+    const uint64_t slot_bytes = slots_expected_bytes(client, &plain);
+    enum lossd_code code;
+
+    if (transport == NULL)
+        return failure_set(&client->failure, OWN_OUT_OF_MEMORY, "", "memory is out");
+    transport->slot_bytes = slot_bytes;
+    code = transport->ops->attach(transport, slot_bytes * client->settings.num_slots, &client->failure);
+    if (code != LOSSD_CODE_OK) {
+        transport->ops->destroy(transport);
+        return code;
+    }
+    client->transport = transport;
+    return LOSSD_CODE_OK;
+}
+
+/* Shared memory where it can be had; where nobody offers it (in a version that is known), HTTP, if that is allowed. */
+static enum lossd_code choose_transport(struct lossd_client *client)
+{
+    const struct settings *settings = &client->settings;
+    const bool may_share = settings->transport == LOSSD_TRANSPORT_AUTO && settings->shm_path[0] != '\0';
+    enum lossd_code code;
+
+    if (may_share || settings->transport == LOSSD_TRANSPORT_SHARED_MEMORY) {
+        code = try_transport(
+            client, shm_transport_create(settings->shm_path, &client->member, settings->num_slots, settings->no_spin));
+        if (!may_share || code == LOSSD_CODE_OK)
+            return code;
+        if (!failure_is(&client->failure, "CANNOT_CONNECT") && !failure_is(&client->failure, "VERSION"))
+            return code;
+    }
+    return try_transport(client, rpc_transport_create(client->rpc, &client->member));
+}
+
+static enum lossd_code take_group_config(struct lossd_client *client)
+{
+    struct group_facts facts;
+
+    if (client->config_message != NULL || client->config.num_tasks > 0)
+        return LOSSD_CODE_OK;
+    return rpc_get_group(client->rpc, client->me.group, client->me.rank, &facts, &client->arena, &client->config,
+                         &client->failure);
+}
+
+static enum lossd_code join(struct lossd_client *client)
+{
+    struct member *member = &client->member;
+    struct joined joined;
+    enum lossd_code code = rpc_join(client->rpc, &client->me, client->config_message, &joined, &client->failure);
+
+    if (code != LOSSD_CODE_OK)
+        return code;
+    *member = (struct member){.rank = client->me.rank, .generation = joined.generation, .config = &client->config};
+    memcpy(member->group, client->me.group, sizeof member->group);
+    memcpy(member->config_digest, joined.config_digest, sizeof member->config_digest);
+    code = take_group_config(client);
+    if (code == LOSSD_CODE_OK && client->slots == NULL)
+        code = slots_create(client);
+    member->num_terms = config_num_terms(&client->config);
+    return code == LOSSD_CODE_OK ? choose_transport(client) : code;
+}
+
+static enum lossd_code take_membership(struct lossd_client *client, const struct lossd_membership *membership)
+{
+    client->me = *membership;
+    client->me.config = NULL;
+    client->me.group[sizeof client->me.group - 1] = '\0';
+    client->me.master_addr[sizeof client->me.master_addr - 1] = '\0';
+    if (client->me.instance == 0 &&
+        getrandom(&client->me.instance, sizeof client->me.instance, 0) != (ssize_t)sizeof client->me.instance)
+        return failure_set(&client->failure, OWN_INTERNAL, "instance", "the system has no random numbers");
+    if (membership->config == NULL)
+        return LOSSD_CODE_OK;
+    return config_from_json(membership->config, &client->arena, &client->config_message, &client->config,
+                            &client->failure);
+}
+
+enum lossd_code lossd_join(struct lossd_client *client, const struct lossd_membership *membership,
+                           struct lossd_failure *failure)
+{
+    enum lossd_code code;
+
+    if (client->is_joined) {
+        (void)failure_set(&client->failure, OWN_BAD_CALL, "", "this client has joined a group already");
+        return client_end(client, client->failure.code, failure);
+    }
+    outage_end(&client->outage);
+    code = take_membership(client, membership);
+    if (code == LOSSD_CODE_OK)
+        code = client_persist(client, join, client_deadline(client));
+    client->is_joined = code == LOSSD_CODE_OK;
+    if (code != LOSSD_CODE_OK)
+        client_forget(client);
+    return client_end(client, code, failure);
+}
+
+static enum lossd_code leave(struct lossd_client *client)
+{
+    return rpc_leave(client->rpc, client->me.group, client->me.rank, client->member.generation, &client->failure);
+}
+
+/* Where the daemon is another one, somebody may still wait for the last step there. */
+static enum lossd_code leave_persistently(struct lossd_client *client)
+{
+    enum lossd_code code = leave(client);
+
+    while (code != LOSSD_CODE_OK && client_lost_link(client)) {
+        code = client_connect(client, NO_DEADLINE);
+        if (code != LOSSD_CODE_OK)
+            return code;
+        if (client->owes_last)
+            (void)client_repeat_last(client, clock_after_ms(clock_now_ns(), LEAVE_GRACE_MS));
+        code = leave(client);
+    }
+    return code;
+}
+
+enum lossd_code lossd_leave(struct lossd_client *client, struct lossd_failure *failure)
+{
+    enum lossd_code code;
+
+    if (!client->is_joined) {
+        (void)failure_set(&client->failure, OWN_BAD_CALL, "", "this client has joined no group");
+        return client_end(client, client->failure.code, failure);
+    }
+    code = leave_persistently(client);
+    if (code == LOSSD_CODE_OK)
+        client_forget(client);
+    return client_end(client, code, failure);
+}
