@@ -152,7 +152,9 @@ static enum lossd_status start_shm(struct server *server, struct lossd_error *er
             (create_shm(server, err) != LOSSD_OK || shm_listen(server->shm, steal_fd(&listener->fd), err) != LOSSD_OK))
             return err->status;
     }
-    return server->shm == NULL ? LOSSD_OK : shm_start(server->shm, err);
+    if (server->shm == NULL)
+        return LOSSD_OK;
+    return watch(server, shm_watch_fd(server->shm)) ? shm_start(server->shm, err) : system_error(err, "epoll");
 }
 
 static enum lossd_status start(struct server *server, struct config *config, struct lossd_error *err)
@@ -237,6 +239,8 @@ static void take_events(struct server *server, const struct epoll_event *events,
     for (int i = 0; i < count; i++) {
         if (events[i].data.fd == server->signal_fd)
             take_signals(server, now_ns);
+        else if (server->shm != NULL && events[i].data.fd == shm_watch_fd(server->shm))
+            shm_watch(server->shm);
         else if (events[i].data.fd == server->wake_fd)
             (void)!read(server->wake_fd, &wakes, sizeof wakes);
         else

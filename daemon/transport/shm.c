@@ -1,268 +1,21 @@
-/* The thread: what it looks at, in which order, and how it waits. */
+/* What the main thread does: make, start, close, clean up. */
 #include "transport/shm.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/log.h"
 #include "transport/rpc.h"
 #include "transport/shm_internal.h"
-
-enum {
-    LOOK_MS = 1,           /* sockets are looked at this often while there are submissions */
-    ACCEPTS_PER_LOOK = 64, /* of one listener */
-    ACCEPT_AGAIN_MS = 100, /* after descriptors were out */
-    EVENTS_PER_LOOK = 64,
-    LOG_LINES_PER_SECOND = 10, /* a client that is wrong in a loop must not fill the disk */
-};
 
 void shm_wake(const struct shm *shm)
 {
     (void)!write(shm->wake_fd, &(uint64_t){1}, sizeof(uint64_t));
 }
-
-bool shm_may_log(struct shm *shm, int64_t now_ns)
-{
-    const int64_t second = now_ns / NS_PER_S;
-
-    if (atomic_exchange_explicit(&shm->log_second, second, memory_order_relaxed) != second)
-        atomic_store_explicit(&shm->log_lines, 0, memory_order_relaxed);
-    return atomic_fetch_add_explicit(&shm->log_lines, 1, memory_order_relaxed) < LOG_LINES_PER_SECOND;
-}
-
-/* Sockets. */
-
-static void watch_listeners(struct shm *shm)
-{
-    for (size_t i = 0; i < shm->num_listeners; i++) {
-        struct epoll_event event = {.events = EPOLLIN, .data.ptr = &shm->listen_fds[i]};
-
-        if (shm->listen_fds[i] >= 0)
-            (void)epoll_ctl(shm->epoll_fd, EPOLL_CTL_ADD, shm->listen_fds[i], &event);
-    }
-    shm->accept_again_ns = 0;
-}
-
-static void leave_listeners(struct shm *shm, int64_t now_ns)
-{
-    for (size_t i = 0; i < shm->num_listeners; i++)
-        if (shm->listen_fds[i] >= 0)
-            (void)epoll_ctl(shm->epoll_fd, EPOLL_CTL_DEL, shm->listen_fds[i], NULL);
-    shm->accept_again_ns = clock_after_ms(now_ns, ACCEPT_AGAIN_MS);
-}
-
-static void close_listeners(struct shm *shm)
-{
-    for (size_t i = 0; i < shm->num_listeners; i++) {
-        if (shm->listen_fds[i] >= 0)
-            (void)close(shm->listen_fds[i]);
-        shm->listen_fds[i] = -1;
-    }
-}
-
-static void turn_away(struct shm *shm, int fd)
-{
-    struct lossd_error why;
-
-    error_init(&why);
-    (void)error_set(&why, LOSSD_LIMIT_EXCEEDED, "", "%" PRIu32 " trainers are connected already",
-                    shm->settings.clients);
-    error_add_metadata(&why, "limit", "shared_memory_clients");
-    (void)shm_send_refused(fd, &why);
-    shm_close_socket(fd);
-}
-
-static void accept_some(struct shm *shm, int listen_fd, int64_t now_ns)
-{
-    for (int i = 0; i < ACCEPTS_PER_LOOK; i++) {
-        const int fd = accept4(listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-
-        if (fd < 0) {
-            if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)
-                leave_listeners(shm, now_ns);
-            return;
-        }
-        if (shm->num_connections >= shm->settings.clients)
-            turn_away(shm, fd);
-        else
-            (void)shm_connection_open(shm, fd);
-    }
-}
-
-static bool is_listener(const struct shm *shm, const void *watched)
-{
-    return (const int *)watched >= shm->listen_fds && (const int *)watched < shm->listen_fds + SHM_MAX_LISTENERS;
-}
-
-static void take_event(struct shm *shm, const struct epoll_event *event, int64_t now_ns)
-{
-    uint64_t wakes;
-
-    if (event->data.ptr == &shm->wake_fd)
-        (void)!read(shm->wake_fd, &wakes, sizeof wakes);
-    else if (is_listener(shm, event->data.ptr))
-        accept_some(shm, *(const int *)event->data.ptr, now_ns);
-    else
-        shm_connection_receive(event->data.ptr, (event->events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0);
-}
-
-static void break_off_slow(struct shm_connection *connection)
-{
-    const uint32_t ms = connection->shm->settings.attach_timeout_ms;
-    struct lossd_error why;
-
-    error_init(&why);
-    (void)error_set(&why, LOSSD_LIMIT_EXCEEDED, "", "there was no ATTACH within %" PRIu32 " ms", ms);
-    error_add_metadata(&why, "limit", "upload_timeout_ms");
-    shm_connection_break_off(connection, &why);
-}
-
-/* Connections that end, and those that do not attach. */
-static void sweep(struct shm *shm, int64_t now_ns)
-{
-    int64_t next_ns = NO_DEADLINE;
-    struct shm_connection *next;
-
-    for (struct shm_connection *c = shm->connections; c != NULL; c = next) {
-        next = c->next;
-        if (c->ends)
-            (void)shm_connection_reap(c);
-        else if (now_ns >= c->deadline_ns && c->coming == NULL)
-            break_off_slow(c);
-        else if (c->deadline_ns < next_ns)
-            next_ns = c->deadline_ns;
-    }
-    shm->next_deadline_ns = next_ns;
-}
-
-static void look(struct shm *shm, int timeout_ms)
-{
-    struct epoll_event events[EVENTS_PER_LOOK];
-    const int count = epoll_wait(shm->epoll_fd, events, EVENTS_PER_LOOK, timeout_ms);
-    const int64_t now_ns = clock_now_ns();
-
-    for (int i = 0; i < count; i++)
-        take_event(shm, &events[i], now_ns);
-    if (shm->num_ending > 0 || now_ns >= shm->next_deadline_ns)
-        sweep(shm, now_ns);
-    if (atomic_load(&shm->is_closed))
-        close_listeners(shm);
-    else if (shm->accept_again_ns != 0 && now_ns >= shm->accept_again_ns)
-        watch_listeners(shm);
-    shm->next_look_ns = clock_after_ms(now_ns, LOOK_MS);
-}
-
-/* Regions. */
-
-/* No submission is looked for while another region is coming: there can't be one. */
-static bool is_served(const struct shm_connection *connection)
-{
-    return connection->session != NULL && connection->coming == NULL && !connection->ends;
-}
-
-static bool rings(void *context)
-{
-    const struct shm *shm = context;
-
-    for (const struct shm_connection *c = shm->connections; c != NULL; c = c->next)
-        if (is_served(c) && shm_session_rings(c->session))
-            return true;
-    return false;
-}
-
-/* Whether a call was taken. */
-static bool serve(struct shm *shm)
-{
-    bool has_taken = false;
-    struct shm_connection *next;
-
-    for (struct shm_connection *c = shm->connections; c != NULL; c = next) {
-        next = c->next;
-        if (is_served(c) && shm_session_rings(c->session))
-            has_taken |= shm_connection_serve(c) > 0;
-    }
-    return has_taken;
-}
-
-/* A piece of one region, of another connection each time. */
-static void touch(struct shm *shm)
-{
-    struct shm_connection *c = shm->turn == NULL ? shm->connections : shm->turn;
-
-    while (c != NULL && c->coming == NULL)
-        c = c->next;
-    shm->turn = c == NULL ? NULL : c->next;
-    if (c != NULL)
-        shm_connection_touch(c);
-}
-
-static void set_sleeps(const struct shm *shm, uint32_t sleeps)
-{
-    for (const struct shm_connection *c = shm->connections; c != NULL; c = c->next)
-        if (c->session != NULL)
-            __atomic_store_n(&c->session->control->daemon_sleeps, sleeps, __ATOMIC_RELAXED);
-}
-
-/* Until when; rounded up. -1 for ever. */
-static int sleep_ms(const struct shm *shm)
-{
-    const int64_t again_ns = shm->accept_again_ns == 0 ? NO_DEADLINE : shm->accept_again_ns;
-    const int64_t until_ns = again_ns < shm->next_deadline_ns ? again_ns : shm->next_deadline_ns;
-    const int64_t now_ns = clock_now_ns();
-
-    if (until_ns == NO_DEADLINE)
-        return -1;
-    return until_ns <= now_ns ? 0 : (int)((until_ns - now_ns + NS_PER_MS - 1) / NS_PER_MS);
-}
-
-static void sleep_until_rung(struct shm *shm)
-{
-    set_sleeps(shm, 1);
-    __atomic_thread_fence(__ATOMIC_SEQ_CST);
-    if (!rings(shm))
-        look(shm, sleep_ms(shm));
-    set_sleeps(shm, 0);
-}
-
-static void finish(struct shm *shm)
-{
-    struct shm_connection *next;
-
-    (void)serve(shm);
-    for (struct shm_connection *c = shm->connections; c != NULL; c = next) {
-        next = c->next;
-        shm_connection_end(c);
-    }
-}
-
-static void *run(void *context)
-{
-    struct shm *shm = context;
-
-    watch_listeners(shm);
-    while (!atomic_load_explicit(&shm->stops, memory_order_relaxed)) {
-        const bool has_taken = serve(shm);
-        const bool is_touching = shm->num_coming > 0;
-
-        if (is_touching)
-            touch(shm);
-        if (clock_now_ns() >= shm->next_look_ns)
-            look(shm, 0);
-        if (!has_taken && !is_touching && !spinner_wait(&shm->spinner, rings, shm))
-            sleep_until_rung(shm);
-    }
-    finish(shm);
-    return NULL;
-}
-
-/* For the main thread. */
 
 static bool open_events(struct shm *shm)
 {
@@ -270,7 +23,8 @@ static bool open_events(struct shm *shm)
 
     shm->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     shm->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    return shm->epoll_fd >= 0 && shm->wake_fd >= 0 &&
+    shm->waste_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    return shm->epoll_fd >= 0 && shm->wake_fd >= 0 && shm->waste_fd >= 0 &&
            epoll_ctl(shm->epoll_fd, EPOLL_CTL_ADD, shm->wake_fd, &event) == 0;
 }
 
@@ -292,6 +46,7 @@ struct shm *shm_create(const struct shm_settings *settings, struct registry *reg
     shm->announce_method = (size_t)(rpc_find("/lossd.v1.LossService/AnnounceCounts") - rpc_methods);
     shm->next_deadline_ns = NO_DEADLINE;
     spinner_init(&shm->spinner, settings->spin_us * 1000);
+    (void)pthread_mutex_init(&shm->waste_lock, NULL);
     if (!open_events(shm)) {
         (void)error_set(err, LOSSD_INTERNAL, "", "epoll fails: %s", strerror(errno));
         shm_destroy(shm);
@@ -312,13 +67,36 @@ enum lossd_status shm_listen(struct shm *shm, int listen_fd, struct lossd_error 
 
 enum lossd_status shm_start(struct shm *shm, struct lossd_error *err)
 {
-    const int code = pthread_create(&shm->thread, NULL, run, shm);
+    const int code = pthread_create(&shm->thread, NULL, shm_run, shm);
 
     if (code != 0)
         return error_set(err, LOSSD_INTERNAL, "", "pthread_create fails: %s", strerror(code));
     shm->is_started = true;
     (void)pthread_setname_np(shm->thread, "shm");
     return LOSSD_OK;
+}
+
+int shm_watch_fd(const struct shm *shm)
+{
+    return shm->waste_fd;
+}
+
+void shm_watch(struct shm *shm)
+{
+    struct shm_session *session;
+    uint64_t wakes;
+
+    (void)!read(shm->waste_fd, &wakes, sizeof wakes);
+    (void)pthread_mutex_lock(&shm->waste_lock);
+    session = shm->waste;
+    shm->waste = NULL;
+    (void)pthread_mutex_unlock(&shm->waste_lock);
+    while (session != NULL) {
+        struct shm_session *next = session->next;
+
+        shm_session_destroy(session);
+        session = next;
+    }
 }
 
 void shm_close(struct shm *shm)
@@ -332,6 +110,12 @@ size_t shm_open_calls(const struct shm *shm)
     return atomic_load(&shm->open_calls);
 }
 
+static void close_if_open(int fd)
+{
+    if (fd >= 0)
+        (void)close(fd);
+}
+
 void shm_destroy(struct shm *shm)
 {
     if (shm == NULL)
@@ -341,10 +125,11 @@ void shm_destroy(struct shm *shm)
         shm_wake(shm);
         (void)pthread_join(shm->thread, NULL);
     }
-    close_listeners(shm);
-    if (shm->epoll_fd >= 0)
-        (void)close(shm->epoll_fd);
-    if (shm->wake_fd >= 0)
-        (void)close(shm->wake_fd);
+    shm_watch(shm);
+    shm_close_listeners(shm);
+    close_if_open(shm->epoll_fd);
+    close_if_open(shm->wake_fd);
+    close_if_open(shm->waste_fd);
+    (void)pthread_mutex_destroy(&shm->waste_lock);
     free(shm);
 }

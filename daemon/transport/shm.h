@@ -44,6 +44,13 @@ enum lossd_status shm_listen(struct shm *shm, int listen_fd, struct lossd_error 
 CHECK_RESULT
 enum lossd_status shm_start(struct shm *shm, struct lossd_error *err);
 
+/* Readable when shm_watch has something to do. */
+int shm_watch_fd(const struct shm *shm);
+
+/* Free what the thread has no use for any more: large regions take tens of milliseconds, in which trainers would wait.
+ */
+void shm_watch(struct shm *shm);
+
 /*
  * Take no more connections, and refuse ATTACH and every new submission with LOSSD_SHUTTING_DOWN. Open calls end when
  * the registry ends them.

@@ -68,7 +68,7 @@ static void destroy(struct shm_connection *connection)
     shm->num_connections--;
     if (connection->session != NULL)
         (void)gauge_add(&shm->counters->shared_memory_clients, -1);
-    shm_session_destroy(connection->session);
+    shm_session_discard(connection->session);
     shm_close_socket(connection->fd);
     free(connection);
 }
@@ -92,7 +92,7 @@ static void drop_coming(struct shm_connection *connection)
 {
     if (connection->coming != NULL)
         connection->shm->num_coming--;
-    shm_session_destroy(connection->coming);
+    shm_session_discard(connection->coming);
     connection->coming = NULL;
 }
 
@@ -188,7 +188,7 @@ static void finish_attach(struct shm_connection *connection)
         (void)gauge_add(&shm->counters->shared_memory_clients, 1);
     else if (!speaks_for(old, session->group, session->address.rank))
         detach(connection, old);
-    shm_session_destroy(old);
+    shm_session_discard(old);
     log_line(LOG_LEVEL_DEBUG, "event=attached group=%s rank=%" PRIu32 " region_bytes=%" PRIu64, session->group,
              session->address.rank, session->region.size);
     if (send_attached(connection, session))

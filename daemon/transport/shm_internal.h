@@ -1,5 +1,5 @@
 /*
- * The parts of shared memory among themselves: shm.c is the thread, shm_connection.c a trainer's connection,
+ * The parts of shared memory among themselves: shm_thread.c is the thread, shm_connection.c a trainer's connection,
  * shm_session.c what an ATTACH has made, shm_call.c the call of a slot.
  *
  * Everything belongs to the thread, but for an open call: that is the registry's until its answer is written, on any
@@ -44,8 +44,9 @@ struct shm_session {
     struct shm_region region;
     struct lossd_shm_attached layout; /* the record that the trainer gets */
     struct lossd_shm_control *control;
-    uint32_t bell;          /* as seen last */
-    struct shm_slot *slots; /* [layout.num_slots] */
+    uint32_t bell;            /* as seen last */
+    struct shm_slot *slots;   /* [layout.num_slots] */
+    struct shm_session *next; /* in the waste */
 };
 
 /* Of shm_connection.calls: nobody needs the connection any more but its open calls. */
@@ -84,6 +85,10 @@ struct shm {
     bool is_started;
     pthread_t thread;
 
+    int waste_fd; /* eventfd: there is waste */
+    pthread_mutex_t waste_lock;
+    struct shm_session *waste; /* under the lock: for the main thread to destroy */
+
     /* The thread's. */
     struct spinner spinner;
     struct shm_connection *connections;
@@ -96,7 +101,13 @@ struct shm {
     int64_t accept_again_ns;  /* descriptors were out; 0: sockets are watched */
 };
 
-/* shm.c. Any thread. */
+/* shm_thread.c. The thread; context is the shm. */
+void *shm_run(void *context);
+
+/* The thread, or the main thread when it is over. May be called again. */
+void shm_close_listeners(struct shm *shm);
+
+/* Any thread. */
 
 /* Have the thread look around. */
 void shm_wake(const struct shm *shm);
@@ -115,7 +126,13 @@ CHECK_RESULT
 enum lossd_status shm_session_create(struct shm_connection *connection, const struct lossd_shm_attach *attach,
                                      struct shm_session **session, uint64_t *token, struct lossd_error *err);
 
-/* No call is open. Takes NULL. Says nothing to the registry. */
+/*
+ * The session is over, and its bytes are free for others; the main thread does the work. No call is open. Takes NULL.
+ * Says nothing to the registry.
+ */
+void shm_session_discard(struct shm_session *session);
+
+/* The work. */
 void shm_session_destroy(struct shm_session *session);
 
 /* Whether a submission may have come since the bell was seen last. */

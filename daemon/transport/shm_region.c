@@ -12,6 +12,9 @@
 /* Of Linux 6.3; headers may be older. */
 enum { NO_EXEC_SEAL = 0x0008 };
 
+/* Unmapping holds up whoever maps or unmaps meanwhile. */
+enum { UNMAP_BYTES = 16 << 20 };
+
 uint64_t shm_region_page_bytes(void)
 {
     return (uint64_t)sysconf(_SC_PAGESIZE);
@@ -99,8 +102,12 @@ void shm_region_finish(struct shm_region *region)
 {
     if (region->bytes == NULL)
         return;
-    (void)munmap(region->bytes, region->size);
     shm_region_close_fd(region);
+    for (uint64_t offset = 0; offset < region->size; offset += UNMAP_BYTES) {
+        const uint64_t rest = region->size - offset;
+
+        (void)munmap(region->bytes + offset, rest < UNMAP_BYTES ? rest : UNMAP_BYTES);
+    }
     budget_give(region->budget, region->size);
     *region = (struct shm_region){.fd = -1};
 }

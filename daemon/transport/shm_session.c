@@ -2,6 +2,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/counters.h"
 #include "transport/shm_internal.h"
@@ -103,21 +104,35 @@ enum lossd_status shm_session_create(struct shm_connection *connection, const st
         status = make_region(made, attach, err);
     }
     if (status != LOSSD_OK) {
-        shm_session_destroy(made);
+        shm_session_discard(made);
         return status;
     }
     *session = made;
     return LOSSD_OK;
 }
 
-void shm_session_destroy(struct shm_session *session)
+void shm_session_discard(struct shm_session *session)
 {
+    struct shm *shm;
+
     if (session == NULL)
         return;
+    shm = session->connection->shm;
+    budget_give(session->region.budget, session->region.size);
+    session->region.budget = NULL;
+    (void)gauge_add(&shm->counters->region_bytes, -(int64_t)session->region.size);
+    (void)pthread_mutex_lock(&shm->waste_lock);
+    session->next = shm->waste;
+    shm->waste = session;
+    (void)pthread_mutex_unlock(&shm->waste_lock);
+    (void)!write(shm->waste_fd, &(uint64_t){1}, sizeof(uint64_t));
+}
+
+void shm_session_destroy(struct shm_session *session)
+{
     for (uint32_t s = 0; session->slots != NULL && s < session->layout.num_slots; s++)
         submission_finish(&session->slots[s].submission);
     free(session->slots);
-    (void)gauge_add(&session->connection->shm->counters->region_bytes, -(int64_t)session->region.size);
     shm_region_finish(&session->region);
     free(session);
 }
