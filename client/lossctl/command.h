@@ -3,6 +3,7 @@
 #define LOSSCTL_COMMAND_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "base/compiler.h"
@@ -20,6 +21,7 @@ enum exit_code {
     EXIT_OUTPUT = 5,    /* standard output can't be written */
     EXIT_LOCAL = 6,     /* memory or threads are out */
     EXIT_PER_GRPC_CODE = 8,
+    EXIT_INTERRUPTED = 130, /* bench: ended by a signal */
 };
 
 /* health has its own, those of grpc_health_probe. */
@@ -31,6 +33,23 @@ enum health_exit_code {
     HEALTH_NOT_SERVING = 4,
 };
 
+/* Options of bench as they were given; NULL where absent. */
+enum { BENCH_MAX_TRANSPORT_ARGUMENTS = 16 };
+struct bench_arguments {
+    const char *transports[BENCH_MAX_TRANSPORT_ARGUMENTS];
+    size_t num_transports;
+    const char *candidates;
+    const char *requests;
+    const char *list_length;
+    const char *tasks;
+    const char *ranks;
+    const char *steps;
+    const char *seconds;
+    const char *warmup;
+    const char *dtype;
+    bool progress;
+};
+
 struct options {
     const char *address;
     bool json;
@@ -39,6 +58,7 @@ struct options {
     const char *join;    /* compute --join; NULL where absent */
     bool check;          /* compute --check */
     bool text;           /* schema --text */
+    struct bench_arguments bench;
 };
 
 /* argv[0] .. argv[argc - 1] are what follows the command's name. Each returns an exit code. */
@@ -46,6 +66,7 @@ int command_call(const struct options *options, int argc, char **argv);
 int command_compute(const struct options *options, int argc, char **argv);
 int command_status(const struct options *options, int argc, char **argv);
 int command_health(const struct options *options, int argc, char **argv);
+int command_bench(const struct options *options, int argc, char **argv);
 int command_schema(const struct options *options, int argc, char **argv);
 
 /* "lossctl: TEXT" and where to find help, on standard error; returns EXIT_USAGE. */

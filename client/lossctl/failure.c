@@ -122,6 +122,25 @@ bool failure_from_response(struct failure *failure, const struct http_response *
     return false;
 }
 
+int failure_from_client(struct failure *failure, const struct lossd_failure *from)
+{
+    const char *end = from->metadata + from->metadata_bytes;
+    const char *value;
+
+    (void)failure_local(failure, 0, "%s%s%s", from->field, from->field[0] == '\0' ? "" : ": ", from->message);
+    set_code(failure, (enum connect_code)from->code);
+    (void)snprintf(failure->reason, sizeof failure->reason, "%s", from->reason);
+    for (const char *key = from->metadata; key < end; key = value + strlen(value) + 1) {
+        value = key + strlen(key) + 1;
+        error_add_metadata(&failure->details, key, "%s", value);
+    }
+    if (strcmp(from->reason, "BAD_ADDRESS") == 0)
+        failure->exit_code = EXIT_USAGE;
+    if (strcmp(from->reason, "OUT_OF_MEMORY") == 0)
+        failure->exit_code = EXIT_LOCAL;
+    return failure->exit_code;
+}
+
 /* What to do about it, by reason where there is something to say, else by whether the same call can help. */
 static const char *hint_for(const struct failure *failure)
 {
@@ -129,6 +148,7 @@ static const char *hint_for(const struct failure *failure)
         const char *reason;
         const char *hint;
     } hints[] = {
+        {"CANNOT_CONNECT", "is the daemon running there? --addr or LOSSD_ADDR names it"},
         {"GROUP_NOT_FOUND", "lossctl status lists the groups; GroupService/JoinGroup makes one"},
         {"RANK_NOT_JOINED", "every rank joins first: GroupService/JoinGroup, or compute --join"},
         {"STALE_GENERATION", "somebody joined anew: join again, and send the generation of that answer"},

@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "base/status.h"
+#include "client/lossd.h"
 #include "client/http_client.h"
 
 struct failure {
@@ -29,6 +30,9 @@ bool failure_from_http(struct failure *failure, enum http_result result, const s
  * An answer other than 200: a Connect error, or with EXIT_NOT_LOSSD what some other server may say. Returns false.
  */
 bool failure_from_response(struct failure *failure, const struct http_response *response, const char *address);
+
+/* What liblossd says. Returns the exit code. */
+int failure_from_client(struct failure *failure, const struct lossd_failure *from);
 
 /*
  * On standard error: code, reason, message and metadata in one line, a hint in the next.

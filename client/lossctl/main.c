@@ -20,18 +20,34 @@ static const struct command {
     int (*run)(const struct options *options, int argc, char **argv);
 } commands[] = {
     {"call", "d", command_call},    {"compute", "jc", command_compute}, {"status", "", command_status},
-    {"health", "", command_health}, {"schema", "x", command_schema},
+    {"health", "", command_health}, {"schema", "x", command_schema},    {"bench", "TCRLKNSDWYP", command_bench},
 };
 
 static const struct option long_options[] = {
-    {"addr", required_argument, NULL, 'a'},    {"json", no_argument, NULL, 'J'},
-    {"timeout", required_argument, NULL, 't'}, {"data", required_argument, NULL, 'd'},
-    {"join", required_argument, NULL, 'j'},    {"check", no_argument, NULL, 'c'},
-    {"text", no_argument, NULL, 'x'},          {"help", no_argument, NULL, 'h'},
-    {"version", no_argument, NULL, 'V'},       {NULL, 0, NULL, 0},
+    {"addr", required_argument, NULL, 'a'},
+    {"json", no_argument, NULL, 'J'},
+    {"timeout", required_argument, NULL, 't'},
+    {"data", required_argument, NULL, 'd'},
+    {"join", required_argument, NULL, 'j'},
+    {"check", no_argument, NULL, 'c'},
+    {"text", no_argument, NULL, 'x'},
+    {"help", no_argument, NULL, 'h'},
+    {"version", no_argument, NULL, 'V'},
+    {"transport", required_argument, NULL, 'T'},
+    {"candidates", required_argument, NULL, 'C'},
+    {"requests", required_argument, NULL, 'R'},
+    {"list-length", required_argument, NULL, 'L'},
+    {"tasks", required_argument, NULL, 'K'},
+    {"ranks", required_argument, NULL, 'N'},
+    {"steps", required_argument, NULL, 'S'},
+    {"seconds", required_argument, NULL, 'D'},
+    {"warmup", required_argument, NULL, 'W'},
+    {"dtype", required_argument, NULL, 'Y'},
+    {"progress", no_argument, NULL, 'P'},
+    {NULL, 0, NULL, 0},
 };
 
-static const char own_options[] = "djcx";
+static const char own_options[] = "djcxTCRLKNSDWYP";
 
 int complain(int code, const char *format, ...)
 {
@@ -86,6 +102,30 @@ static const char *long_name(int letter)
     return option->name;
 }
 
+/* Values are looked at by the command. */
+static int take_bench_option(int letter, struct bench_arguments *bench)
+{
+    const struct {
+        int letter;
+        const char **value;
+    } values[] = {
+        {'C', &bench->candidates}, {'R', &bench->requests}, {'L', &bench->list_length},
+        {'K', &bench->tasks},      {'N', &bench->ranks},    {'S', &bench->steps},
+        {'D', &bench->seconds},    {'W', &bench->warmup},   {'Y', &bench->dtype},
+    };
+
+    if (letter == 'P')
+        bench->progress = true;
+    if (letter == 'T' && bench->num_transports == BENCH_MAX_TRANSPORT_ARGUMENTS)
+        return usage("--transport: given more than %d times", BENCH_MAX_TRANSPORT_ARGUMENTS);
+    if (letter == 'T')
+        bench->transports[bench->num_transports++] = optarg;
+    for (size_t i = 0; i < sizeof values / sizeof values[0]; i++)
+        if (values[i].letter == letter)
+            *values[i].value = optarg;
+    return EXIT_DONE;
+}
+
 /* What can be wrong with one option is its value. given [], by letter. */
 static int take_option(int letter, struct options *options, bool *given)
 {
@@ -114,7 +154,7 @@ static int take_option(int letter, struct options *options, bool *given)
         options->text = true;
         break;
     default:
-        break;
+        return take_bench_option(letter, &options->bench);
     }
     return EXIT_DONE;
 }
@@ -139,10 +179,10 @@ static int run(const struct options *options, const bool *given, int argc, char 
     const struct command *command;
 
     if (argc == 0)
-        return usage("which command? call, compute, status, health or schema");
+        return usage("which command? call, compute, status, health, schema or bench");
     command = find_command(argv[0]);
     if (command == NULL)
-        return usage("%s: no such command; there are call, compute, status, health and schema", argv[0]);
+        return usage("%s: no such command; there are call, compute, status, health, schema and bench", argv[0]);
     for (const char *letter = own_options; *letter != '\0'; letter++)
         if (given[(unsigned char)*letter] && strchr(command->options, *letter) == NULL)
             return usage("%s takes no --%s", command->name, long_name(*letter));
