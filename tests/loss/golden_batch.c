@@ -2,7 +2,9 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "loss/world.h"
 #include "support/runner.h"
 
 void golden_batch_init(struct golden_batch *golden, struct json_object *object, const char *task_name)
@@ -37,6 +39,50 @@ void golden_batch_finish(struct golden_batch *golden)
     free((void *)(uintptr_t)golden->task.sessions);
     if (golden->batch.lengths != &golden->one_length)
         free((void *)(uintptr_t)golden->batch.lengths);
+}
+
+static enum loss_kind kind_of(const char *name)
+{
+    for (int kind = 0; kind < NUM_LOSS_KINDS; kind++)
+        if (strcmp(loss_kind_info(kind)->name, name) == 0)
+            return kind;
+    ck_abort_msg("no loss %s", name);
+}
+
+double golden_number_or(struct json_object *config, const char *name, double otherwise)
+{
+    return golden_has(config, name) ? golden_number(config, name) : otherwise;
+}
+
+static enum listwise_target target_of(const char *name)
+{
+    static const char *const names[] = {"mean_positive", "raw", "prob", "softmax"};
+
+    for (int target = 0; target < 4; target++)
+        if (strcmp(names[target], name) == 0)
+            return target;
+    ck_abort_msg("no target %s", name);
+}
+
+struct loss_config golden_loss(struct json_object *entry)
+{
+    struct loss_config loss = default_loss(kind_of(golden_text(entry, "loss")));
+    struct json_object *config = golden_get(entry, "config");
+
+    if (loss.kind == LOSS_BINARY_CROSS_ENTROPY)
+        loss.binary_cross_entropy.label_smoothing = golden_number_or(config, "label_smoothing", 0.0);
+    if (loss.kind == LOSS_SOFTMAX_CROSS_ENTROPY)
+        loss.softmax_cross_entropy.label_smoothing = golden_number_or(config, "label_smoothing", 0.0);
+    if (loss.kind == LOSS_JRC)
+        loss.jrc.alpha = golden_number(config, "alpha");
+    if (loss.kind == LOSS_BINARY_FOCAL) {
+        loss.binary_focal.alpha = golden_number(config, "alpha");
+        loss.binary_focal.gamma = golden_number(config, "gamma");
+        loss.binary_focal.detach_weight = golden_flag(config, "detach_weight");
+    }
+    if (loss.kind == LOSS_LISTWISE_RANK)
+        loss.listwise_rank.target = target_of(golden_text(config, "target"));
+    return loss;
 }
 
 void expect_near(double found, double expected, double tolerance, const char *id, const char *what)

@@ -1,4 +1,4 @@
-/* A batch of one task whose columns come from a golden case. */
+/* A batch of one task, and its loss, from a golden case. */
 #ifndef TESTS_LOSS_GOLDEN_BATCH_H
 #define TESTS_LOSS_GOLDEN_BATCH_H
 
@@ -17,6 +17,10 @@ struct golden_batch {
  */
 void golden_batch_init(struct golden_batch *golden, struct json_object *object, const char *task_name);
 void golden_batch_finish(struct golden_batch *golden);
+
+/* The loss of a case of one loss, with its config; a number of the config, where it is there. */
+struct loss_config golden_loss(struct json_object *entry);
+double golden_number_or(struct json_object *config, const char *name, double otherwise);
 
 /* Fails the Check test where found is off by more than tolerance. */
 void expect_near(double found, double expected, double tolerance, const char *id, const char *what);

@@ -6,65 +6,21 @@
 #include "loss/world.h"
 #include "support/runner.h"
 
-static enum loss_kind kind_of(const char *name)
-{
-    for (int kind = 0; kind < NUM_LOSS_KINDS; kind++)
-        if (strcmp(loss_kind_info(kind)->name, name) == 0)
-            return kind;
-    ck_abort_msg("no loss %s", name);
-}
-
-static double number_or(struct json_object *config, const char *name, double otherwise)
-{
-    return golden_has(config, name) ? golden_number(config, name) : otherwise;
-}
-
-static enum listwise_target target_of(const char *name)
-{
-    static const char *const names[] = {"mean_positive", "raw", "prob", "softmax"};
-
-    for (int target = 0; target < 4; target++)
-        if (strcmp(names[target], name) == 0)
-            return target;
-    ck_abort_msg("no target %s", name);
-}
-
-static struct loss_config loss_of(struct json_object *entry)
-{
-    struct loss_config loss = default_loss(kind_of(golden_text(entry, "loss")));
-    struct json_object *config = golden_get(entry, "config");
-
-    if (loss.kind == LOSS_BINARY_CROSS_ENTROPY)
-        loss.binary_cross_entropy.label_smoothing = number_or(config, "label_smoothing", 0.0);
-    if (loss.kind == LOSS_SOFTMAX_CROSS_ENTROPY)
-        loss.softmax_cross_entropy.label_smoothing = number_or(config, "label_smoothing", 0.0);
-    if (loss.kind == LOSS_JRC)
-        loss.jrc.alpha = golden_number(config, "alpha");
-    if (loss.kind == LOSS_BINARY_FOCAL) {
-        loss.binary_focal.alpha = golden_number(config, "alpha");
-        loss.binary_focal.gamma = golden_number(config, "gamma");
-        loss.binary_focal.detach_weight = golden_flag(config, "detach_weight");
-    }
-    if (loss.kind == LOSS_LISTWISE_RANK)
-        loss.listwise_rank.target = target_of(golden_text(config, "target"));
-    return loss;
-}
-
 static void run_case(struct json_object *entry, bool as_sessions)
 {
     const char *id = golden_text(entry, "id");
-    const struct loss_config loss = loss_of(entry);
+    const struct loss_config loss = golden_loss(entry);
     struct task_config task = default_task("t", &loss, 1);
     const struct group_config config = default_config(&task, 1);
     const bool weighted = golden_has(entry, "batch.sample_weights");
     const double loss_value = golden_number(entry, "expected.loss");
-    const double scale = number_or(golden_get(entry, "config"), "scale", 1.0);
+    const double scale = golden_number_or(golden_get(entry, "config"), "scale", 1.0);
     struct golden_batch golden;
     struct world *world = world_create();
     const struct task_result *result;
 
     golden_batch_init(&golden, golden_get(entry, "batch"), "t");
-    task.num_class = (uint32_t)number_or(golden_get(entry, "config"), "num_class", 1.0);
+    task.num_class = (uint32_t)golden_number_or(golden_get(entry, "config"), "num_class", 1.0);
     task.lists = as_sessions ? LISTS_SESSIONS : LISTS_REQUESTS;
     if (!as_sessions)
         golden.task.num_sessions = 0;
