@@ -1,0 +1,107 @@
+#include "client/shm_map.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include "client/failure.h"
+
+static enum lossd_code refuse(struct lossd_failure *failure, const char *what)
+{
+    return failure_set(failure, OWN_INTERNAL, "", "the region of shared memory is not as it has to be: %s", what);
+}
+
+/* Memory that could be taken from under us would end this process at the next access. */
+static enum lossd_code check_descriptor(int fd, uint64_t region_bytes, struct lossd_failure *failure)
+{
+    const int seals = fcntl(fd, F_GET_SEALS);
+    struct stat info;
+
+    if (seals < 0 || (seals & F_SEAL_SHRINK) == 0)
+        return refuse(failure, "it is not sealed against shrinking");
+    if (fstat(fd, &info) != 0 || info.st_size < 0 || (uint64_t)info.st_size < region_bytes)
+        return refuse(failure, "it is smaller than what was said of it");
+    return LOSSD_CODE_OK;
+}
+
+static bool is_aligned(uint64_t offset)
+{
+    return offset % LOSSD_SHM_ALIGNMENT == 0;
+}
+
+/* All slots in front of the data, an answer in each, and room for the data; no sum here can wrap. */
+static bool fits(const struct lossd_shm_attached *at, uint64_t data_bytes)
+{
+    const uint64_t answer_bytes = sizeof(struct lossd_shm_answer) +
+                                  at->num_tasks * sizeof(struct lossd_shm_task_answer) +
+                                  at->num_terms * sizeof(struct lossd_shm_term);
+
+    if (!is_aligned(at->data_offset) || !is_aligned(at->slots_offset) || !is_aligned(at->slot_bytes) ||
+        !is_aligned(at->answer_offset))
+        return false;
+    if (at->data_offset > at->region_bytes || data_bytes > at->region_bytes - at->data_offset)
+        return false;
+    if (at->slots_offset < sizeof(struct lossd_shm_control) || at->slots_offset > at->data_offset)
+        return false;
+    if (at->slot_bytes > (at->data_offset - at->slots_offset) / at->num_slots)
+        return false;
+    return at->answer_offset >= lossd_shm_answer_offset(at->num_tasks) && at->answer_offset <= at->slot_bytes &&
+           answer_bytes <= at->slot_bytes - at->answer_offset;
+}
+
+static enum lossd_code check_layout(const struct lossd_shm_attached *at, const struct member *member,
+                                    uint32_t num_slots, uint64_t data_bytes, struct lossd_failure *failure)
+{
+    if (at->num_slots != num_slots || num_slots == 0)
+        return refuse(failure, "it has another number of slots than was asked for");
+    if (at->num_tasks != member->config->num_tasks || at->num_terms != member->num_terms)
+        return refuse(failure, "it has other tasks than the config of the group");
+    if (strncmp(at->config_digest, member->config_digest, sizeof at->config_digest) != 0)
+        return refuse(failure, "it is for another config than the group was joined with");
+    return fits(at, data_bytes) ? LOSSD_CODE_OK : refuse(failure, "its parts do not lie in it");
+}
+
+enum lossd_code shm_map_open(const struct lossd_shm_attached *attached, int region_fd, const struct member *member,
+                             uint32_t num_slots, uint64_t data_bytes, struct shm_map *map,
+                             struct lossd_failure *failure)
+{
+    enum lossd_code code = check_layout(attached, member, num_slots, data_bytes, failure);
+    void *bytes;
+
+    if (code == LOSSD_CODE_OK)
+        code = check_descriptor(region_fd, attached->region_bytes, failure);
+    if (code != LOSSD_CODE_OK)
+        return code;
+    bytes = mmap(NULL, attached->region_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, region_fd, 0);
+    if (bytes == MAP_FAILED)
+        return failure_set(failure, OWN_OUT_OF_MEMORY, "", "a region of %llu bytes can't be mapped: %s",
+                           (unsigned long long)attached->region_bytes, strerror(errno));
+    *map = (struct shm_map){.bytes = bytes, .at = *attached};
+    return LOSSD_CODE_OK;
+}
+
+enum lossd_code shm_map_replace(struct shm_map *old, struct shm_map *map, struct lossd_failure *failure)
+{
+    const uint64_t data_offset = old->at.data_offset;
+
+    if (map->at.region_bytes != old->at.region_bytes || map->at.data_offset != data_offset)
+        return refuse(failure, "it is laid out in another way than the one before, whose batches are in use");
+    memcpy(map->bytes + data_offset, old->bytes + data_offset, old->at.region_bytes - data_offset);
+    if (mremap(map->bytes, map->at.region_bytes, map->at.region_bytes, MREMAP_MAYMOVE | MREMAP_FIXED, old->bytes) ==
+        MAP_FAILED)
+        return failure_set(failure, OWN_INTERNAL, "", "a region can't be moved: %s", strerror(errno));
+    map->bytes = old->bytes;
+    *old = *map;
+    *map = (struct shm_map){.bytes = NULL};
+    return LOSSD_CODE_OK;
+}
+
+void shm_map_close(struct shm_map *map)
+{
+    if (map->bytes != NULL)
+        (void)munmap(map->bytes, map->at.region_bytes);
+    map->bytes = NULL;
+}
