@@ -297,6 +297,26 @@ START_TEST(logits_have_to_be_finite_with_the_policy_error_alone)
 }
 END_TEST
 
+START_TEST(rows_may_lie_apart_and_not_in_each_other)
+{
+    /* dwell has 2 classes: (0.5, -0.5), (1, 2) and (3, 4) are rows of 2; of 3 with the last one NaN it is not read */
+    static const uint16_t halves[] = {0x3800, 0xb800, 0x7e00, 0x3c00, 0x4000, 0x7e00, 0x4200, 0x4400};
+
+    f.columns[DWELL].logits = halves;
+    f.columns[DWELL].logits_type = VALUE_F16;
+    f.columns[DWELL].logits_stride = 3;
+    f.columns[DWELL].gradient_stride = 2;
+    ck_assert_int_eq(check(), LOSSD_OK);
+    f.columns[DWELL].logits_stride = 0;
+    expect(LOSSD_NONFINITE_LOGITS, "tasks[0].logits[2]");
+    f.columns[DWELL].logits_stride = 1;
+    expect(LOSSD_INVALID_ARGUMENT, "tasks[0].logits_stride");
+    f.columns[DWELL].logits_stride = 3;
+    f.columns[DWELL].gradient_stride = 1;
+    expect(LOSSD_INVALID_ARGUMENT, "tasks[0].gradient_stride");
+}
+END_TEST
+
 START_TEST(a_bad_value_is_found_in_any_block_of_a_long_column)
 {
     static float logits[5000];
@@ -360,6 +380,7 @@ int main(void)
     tcase_add_test(tcase, task_space_comes_where_it_is_needed);
     tcase_add_test(tcase, labels_obey_every_rule_of_the_task);
     tcase_add_test(tcase, logits_have_to_be_finite_with_the_policy_error_alone);
+    tcase_add_test(tcase, rows_may_lie_apart_and_not_in_each_other);
     tcase_add_test(tcase, a_bad_value_is_found_in_any_block_of_a_long_column);
     tcase_add_test(tcase, scales_have_to_be_finite_and_log_scale_wanted);
     suite_add_tcase(suite, tcase);

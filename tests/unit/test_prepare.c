@@ -1,4 +1,5 @@
 /* Contributions, lists, weights and announcements: counts that can be made by hand. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "loss/world.h"
@@ -219,6 +220,69 @@ START_TEST(a_full_arena_is_an_error_of_prepare_and_of_alloc)
 }
 END_TEST
 
+START_TEST(labels_as_bits_are_read_through_the_mask)
+{
+    static const uint64_t bits[] = {4, 3, 7, 0, UINT64_MAX};
+    const struct prepared_task *prepared;
+
+    use(LOSS_LISTWISE_RANK, 1);
+    loss.listwise_rank.denominator = DENOMINATOR_VALID;
+    task.has_label_bitmask = true;
+    task.label_bitmask = 4;
+    column.labels = NULL;
+    column.num_labels = 0;
+    batch.label_bits = bits;
+    batch.num_label_bits = 5;
+    prepared = run();
+    for (size_t c = 0; c < 5; c++)
+        ck_assert(row_label(prepared, c) == (c == 1 || c == 3 ? 0.0F : 1.0F));
+    expect_contribution(3, (double[]){3.0, 5.0, 2.0}); /* 1 0 and 1 0 1 */
+}
+END_TEST
+
+/* Bytes of the arena that check, prepare and alloc take for a batch of one list. */
+static size_t bytes_of_a_step(uint32_t num_rows, bool sessions)
+{
+    float *values = calloc(num_rows, sizeof *values);
+    float *gradient = calloc(num_rows, sizeof *gradient);
+    uint64_t *bits = calloc(num_rows, sizeof *bits);
+    int64_t *ids = calloc(num_rows, sizeof *ids);
+    size_t used;
+
+    use(LOSS_BINARY_CROSS_ENTROPY, 1);
+    task.has_label_bitmask = true;
+    task.label_bitmask = 1;
+    task.lists = sessions ? LISTS_SESSIONS : LISTS_REQUESTS;
+    column = (struct task_batch){.name = "t",
+                                 .logits = values,
+                                 .num_logits = num_rows,
+                                 .gradient = gradient,
+                                 .weights = values,
+                                 .num_weights = num_rows,
+                                 .sessions = ids,
+                                 .num_sessions = sessions ? num_rows : 0};
+    batch.lengths = &num_rows;
+    batch.num_lengths = 1;
+    batch.label_bits = bits;
+    batch.num_label_bits = num_rows;
+    arena_reset(&world->arena);
+    (void)run();
+    used = world->arena.used_bytes;
+    free(values);
+    free(gradient);
+    free(bits);
+    free(ids);
+    return used;
+}
+
+START_TEST(nothing_but_the_lists_of_sessions_grows_with_the_batch)
+{
+    ck_assert_uint_eq(bytes_of_a_step(100000, false), bytes_of_a_step(1000, false));
+    /* two permutations of 4 bytes a row */
+    ck_assert_uint_eq(bytes_of_a_step(101600, true) - bytes_of_a_step(1600, true), 800000);
+}
+END_TEST
+
 START_TEST(the_log_scale_has_a_gradient_where_it_was_sent)
 {
     use(LOSS_LISTWISE_RANK, 1);
@@ -263,6 +327,8 @@ int main(void)
     tcase_add_test(tcase, ignored_rows_of_a_softmax_do_not_count);
     tcase_add_test(tcase, an_announcement_promises_what_a_batch_without_weights_brings);
     tcase_add_test(tcase, a_full_arena_is_an_error_of_prepare_and_of_alloc);
+    tcase_add_test(tcase, labels_as_bits_are_read_through_the_mask);
+    tcase_add_test(tcase, nothing_but_the_lists_of_sessions_grows_with_the_batch);
     tcase_add_test(tcase, the_log_scale_has_a_gradient_where_it_was_sent);
     tcase_add_test(tcase, skip_gradient_leaves_both_gradients_out);
     suite_add_tcase(suite, tcase);
