@@ -74,9 +74,8 @@ static void answer(struct shm_slot *slot)
     (void)gauge_add(&shm->counters->open_calls, -1);
     (void)atomic_fetch_sub(&shm->open_calls, 1);
     atomic_store_explicit(&slot->is_open, false, memory_order_release);
-    __atomic_store_n(&shared->sequence, sequence, __ATOMIC_RELEASE);
-    __atomic_thread_fence(__ATOMIC_SEQ_CST);
-    if (__atomic_load_n(&control->client_sleeps, __ATOMIC_RELAXED) != 0)
+    __atomic_store_n(&shared->sequence, sequence, __ATOMIC_SEQ_CST);
+    if (__atomic_load_n(&control->client_sleeps, __ATOMIC_SEQ_CST) != 0)
         ring(connection->fd);
     if (atomic_fetch_sub(&connection->calls, 1) == (SHM_CONNECTION_ENDS | 1))
         shm_wake(shm);

@@ -11,9 +11,6 @@
 #include "base/log.h"
 #include "transport/shm_internal.h"
 
-/* Records of one trainer that are read before it is the turn of others. */
-enum { RECORDS_PER_TURN = 16 };
-
 union record {
     struct lossd_shm_header header;
     struct lossd_shm_attach attach;
@@ -131,13 +128,11 @@ bool shm_send_refused(int fd, const struct lossd_error *why)
     return send(fd, &record, sizeof record, MSG_DONTWAIT | MSG_NOSIGNAL) == (ssize_t)sizeof record;
 }
 
-/* False where the connection ends: the trainer reads nothing. */
-static bool refuse(struct shm_connection *connection, const struct lossd_error *why)
+/* A trainer that does not read is let go. */
+static void refuse(struct shm_connection *connection, const struct lossd_error *why)
 {
-    if (shm_send_refused(connection->fd, why))
-        return true;
-    shm_connection_end(connection);
-    return false;
+    if (!shm_send_refused(connection->fd, why))
+        shm_connection_end(connection);
 }
 
 void shm_connection_break_off(struct shm_connection *connection, const struct lossd_error *why)
@@ -218,7 +213,7 @@ void shm_connection_touch(struct shm_connection *connection)
     if (shm_region_touch(&coming->region, &is_ready, &err) != LOSSD_OK) {
         keep_token(connection, coming->group, coming->address.rank, coming->attachment.token);
         drop_coming(connection);
-        (void)refuse(connection, &err);
+        refuse(connection, &err);
     } else if (is_ready && atomic_load(&connection->calls) == 0) {
         finish_attach(connection);
     }
@@ -232,8 +227,8 @@ static bool has_open_call(const struct shm_session *session)
     return false;
 }
 
-/* False where the connection ends. */
-static bool attach(struct shm_connection *connection, const struct lossd_shm_attach *record)
+/* The connection may be gone afterwards. */
+static void attach(struct shm_connection *connection, const struct lossd_shm_attach *record)
 {
     struct shm *shm = connection->shm;
     struct lossd_error err;
@@ -247,10 +242,10 @@ static bool attach(struct shm_connection *connection, const struct lossd_shm_att
     else if (shm_session_create(connection, record, &connection->coming, &token, &err) == LOSSD_OK)
         shm->num_coming++;
     if (err.status == LOSSD_OK)
-        return true;
+        return;
     keep_token(connection, record->group, record->rank, token);
     log_line(LOG_LEVEL_DEBUG, "event=attach_refused reason=%s", status_info(err.status)->reason);
-    return refuse(connection, &err);
+    refuse(connection, &err);
 }
 
 /* size: of the record as it came, maybe more than was read. */
@@ -271,37 +266,33 @@ static enum lossd_status check_record(const struct lossd_shm_header *header, siz
     return LOSSD_OK;
 }
 
-/* False where the connection ends. A BELL says nothing but that somebody should look. */
-static bool take_record(struct shm_connection *connection, const union record *record, size_t size)
+/* The connection may be gone afterwards. A BELL says nothing but that somebody should look. */
+static void take_record(struct shm_connection *connection, const union record *record, size_t size)
 {
     struct lossd_error err;
 
     error_init(&err);
     if (check_record(&record->header, size, &err) != LOSSD_OK) {
         shm_connection_break_off(connection, &err);
-        return false;
+    } else if (record->header.type == LOSSD_SHM_ATTACH) {
+        attach(connection, &record->attach);
     }
-    return record->header.type == LOSSD_SHM_ATTACH ? attach(connection, &record->attach) : true;
 }
 
 /*
- * Without a control buffer: the kernel drops descriptors that are sent along. MSG_TRUNC tells how long a record was
- * that is too long.
+ * One record: the socket stays readable where there are more, and others have their turn. Without a control buffer: the
+ * kernel drops descriptors that are sent along. MSG_TRUNC tells how long a record was that is too long.
  */
 void shm_connection_receive(struct shm_connection *connection, bool has_ended)
 {
     union record record;
+    ssize_t size = 0;
 
-    for (int i = 0; i < RECORDS_PER_TURN && !has_ended; i++) {
-        const ssize_t size = recv(connection->fd, &record, sizeof record, MSG_DONTWAIT | MSG_TRUNC | MSG_CMSG_CLOEXEC);
-
-        if (size < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
-            return;
-        has_ended = size <= 0;
-        if (!has_ended && !take_record(connection, &record, (size_t)size))
-            return;
-    }
-    if (has_ended)
+    if (!has_ended)
+        size = recv(connection->fd, &record, sizeof record, MSG_DONTWAIT | MSG_TRUNC | MSG_CMSG_CLOEXEC);
+    if (size > 0)
+        take_record(connection, &record, (size_t)size);
+    else if (size == 0 || (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR))
         shm_connection_end(connection);
 }
 

@@ -4,6 +4,9 @@
  *
  * Everything belongs to the thread, but for an open call: that is the registry's until its answer is written, on any
  * thread. It holds its connection (and with it session and region) by a count.
+ *
+ * Words that tell the other side to wake up, and the word after which one sleeps, are stored and loaded sequentially
+ * consistent: in the one order of these either side sees what the other has stored.
  */
 #ifndef TRANSPORT_SHM_INTERNAL_H
 #define TRANSPORT_SHM_INTERNAL_H
@@ -138,7 +141,7 @@ void shm_session_destroy(struct shm_session *session);
 /* Whether a submission may have come since the bell was seen last. */
 static inline bool shm_session_rings(const struct shm_session *session)
 {
-    return __atomic_load_n(&session->control->bell, __ATOMIC_ACQUIRE) != session->bell;
+    return __atomic_load_n(&session->control->bell, __ATOMIC_SEQ_CST) != session->bell;
 }
 
 /* shm_connection.c. */

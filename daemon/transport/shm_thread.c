@@ -196,7 +196,7 @@ static void set_sleeps(const struct shm *shm, uint32_t sleeps)
 {
     for (const struct shm_connection *c = shm->connections; c != NULL; c = c->next)
         if (c->session != NULL)
-            __atomic_store_n(&c->session->control->daemon_sleeps, sleeps, __ATOMIC_RELAXED);
+            __atomic_store_n(&c->session->control->daemon_sleeps, sleeps, __ATOMIC_SEQ_CST);
 }
 
 /* Until when; rounded up. -1 for ever. */
@@ -214,7 +214,6 @@ static int sleep_ms(const struct shm *shm)
 static void sleep_until_rung(struct shm *shm)
 {
     set_sleeps(shm, 1);
-    __atomic_thread_fence(__ATOMIC_SEQ_CST);
     if (!rings(shm))
         look(shm, sleep_ms(shm));
     set_sleeps(shm, 0);

@@ -4,6 +4,8 @@ import pytest
 
 from harness import BUILD, Daemon
 from lossctl_program import call
+from shm_peer import Peer
+from small import BCE
 
 CODECS = ["json", "proto"]
 
@@ -49,3 +51,17 @@ def lossctl(daemon):
         return call("--addr", daemon.tcp, *arguments, **options)
 
     return run
+
+
+@pytest.fixture
+def attach(daemon):
+    """attach(group, …) gives a Peer that is closed with the test."""
+    peers = []
+
+    def run(group, rank=0, generation=None, config=BCE, on=daemon, **more):
+        peers.append(Peer(on, group, rank, generation, config, **more))
+        return peers[-1]
+
+    yield run
+    for peer in peers:
+        peer.close()

@@ -88,6 +88,13 @@ def header(kind, size, magic=MAGIC, version=VERSION, reserved=0):
     return Header(magic, version, kind, size, reserved)
 
 
+def wait_until(check, seconds=10):
+    end = time.monotonic() + seconds
+    while not check():
+        assert time.monotonic() < end, "never became true"
+        time.sleep(0.01)
+
+
 class Socket:
     """The connection alone."""
 
@@ -153,6 +160,7 @@ class Peer(Socket):
         super().__init__(daemon, timeout)
         self.group, self.rank, self.generation, self.config = group, rank, generation, config
         self.map = None
+        self.rings = 0  # times that the daemon slept
         self.attach(slots, data_bytes)
 
     def attach(self, slots=1, data_bytes=1 << 20):
@@ -215,7 +223,7 @@ class Peer(Socket):
         bits = request.get("label_bits")
         sub.label_bits = place(struct.pack(f"<{len(bits)}Q", *bits)) if bits else 0
         sub.num_requests, sub.num_candidates = len(lengths), count
-        sub.gradient_scale, sub.num_tasks = request.get("gradient_scale", 1.0), len(tasks)
+        sub.gradient_scale, sub.num_tasks = float(request.get("gradient_scale", 1)), len(tasks)
         widths = [c.get("num_class", 1) for c in tasks]
         stride = (sum(widths) if row_major else 0) + slack
         logits = place(bytes((stride or 0) * count * 4)) if row_major else None
@@ -259,6 +267,7 @@ class Peer(Socket):
         self.submission(slot).sequence = self.sequences[slot]
         self.control.bell += 1
         if self.control.daemon_sleeps:
+            self.rings += 1
             self.ring()
 
     def is_answered(self, slot=0):
