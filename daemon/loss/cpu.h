@@ -18,16 +18,17 @@
 enum { TILE_ROWS = 512, TILE_VALUES = MAX_NUM_CLASS };
 
 struct tile {
-    uint32_t num_rows;            /* n, at least one row even where num_class is largest */
-    uint32_t num_class;           /* K */
-    uint32_t num_bad;             /* rows that ON_NONFINITE_ZERO leaves out */
-    bool bad[TILE_ROWS];          /* [n] which; only set where num_bad > 0 */
-    double logits[TILE_VALUES];   /* [n, K]; of bad rows 0 */
-    double gradient[TILE_VALUES]; /* [n, K] sum over the losses, scaled */
-    double labels[TILE_ROWS];     /* [n] */
-    double weights[TILE_ROWS];    /* [n]; of bad rows 0 */
-    double exps[TILE_ROWS];       /* [n] of the list-wise loss: e^(scale (z - max z of the list)) */
-    double targets[TILE_ROWS];    /* [n] raw targets of the list-wise loss */
+    uint32_t num_rows;   /* n, at least one row even where num_class is largest */
+    uint32_t num_class;  /* K */
+    uint32_t num_bad;    /* rows that ON_NONFINITE_ZERO leaves out */
+    bool bad[TILE_ROWS]; /* [n] which; only set where num_bad > 0 */
+    /* Arrays begin where a line of the cache does: loops are several percent slower where each vector lies in two. */
+    _Alignas(64) double logits[TILE_VALUES]; /* [n, K]; of bad rows 0 */
+    double gradient[TILE_VALUES];            /* [n, K] sum over the losses, scaled */
+    double labels[TILE_ROWS];                /* [n] */
+    double weights[TILE_ROWS];               /* [n]; of bad rows 0 */
+    double exps[TILE_ROWS];                  /* [n] of the list-wise loss: e^(scale (z - max z of the list)) */
+    double targets[TILE_ROWS];               /* [n] raw targets of the list-wise loss */
 };
 
 /* One loss of the task that is being computed. */
