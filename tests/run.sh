@@ -35,7 +35,7 @@ packages=(
     build-essential clang libclang-rt-dev meson ninja-build pkg-config git ca-certificates valgrind check
     libmicrohttpd-dev libjson-c-dev libprotobuf-c-dev protobuf-c-compiler protobuf-compiler libgnutls28-dev
     libcurl4-gnutls-dev python3 python3-pytest python3-protobuf python3-numpy curl nodejs npm systemd
-    man-db
+    man-db strace
 )
 
 install_packages() {
