@@ -113,7 +113,8 @@ static void set_batch(struct kernel *kernel, const struct columns *columns)
                                                .logits = columns->logits[t],
                                                .num_logits = count,
                                                .labels = columns->labels[t],
-                                               .num_labels = count};
+                                               .num_labels = count,
+                                               .gradient = columns->gradients[t]};
     kernel->batch = (struct batch){.lengths = columns->lengths,
                                    .num_lengths = columns->num_requests,
                                    .tasks = kernel->tasks,

@@ -12,8 +12,8 @@
 #include "loss/loss.h"
 #include "loss/rescale.h"
 
-/* Batches of a rotation: with fewer, caches and branch predictors know the batch by heart. */
-enum { NUM_BATCHES = 16 };
+/* Batches of a rotation, as many as a ring of liblossd has: with few, branch predictors know them by heart. */
+enum { NUM_BATCHES = 15 };
 
 /* One task with binary cross entropy: at 1e3 candidates a few microseconds, less than anybody spins. */
 #define WORKLOAD_ONE_TASK "{\"tasks\":[{\"name\":\"click\",\"losses\":[{\"binary_cross_entropy\":{}}]}]}"
@@ -31,6 +31,7 @@ struct columns {
     uint32_t *lengths;
     float *logits[MAX_TASKS];
     float *labels[MAX_TASKS];
+    void *gradients[MAX_TASKS]; /* where the kernel writes them; NULL: to memory of its own */
 };
 
 /* Lists of log-normal length with mean 32; logits of a normal distribution; one label in eight is 1. Sets num_requests.
