@@ -100,7 +100,8 @@ void report_row(const struct report *report, const char *what, struct quartiles 
     (void)number(quartiles.upper, upper);
     (void)number(quartiles.least, least);
     if (report->is_markdown)
-        printf("| %s | %s %s | %s to %s | %s | %s |\n", what, median, unit, lower, upper, least, bar);
+        printf("| %s | %s%s%s | %s to %s | %s | %s |\n", what, median, unit[0] == '\0' ? "" : " ", unit, lower, upper,
+               least, bar);
     else
         printf("%-64s %12s %12s %12s %12s  %-5s %s\n", what, median, lower, upper, least, unit, bar);
     (void)fflush(stdout);
