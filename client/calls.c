@@ -162,6 +162,7 @@ static void note_answer(struct lossd_client *client, struct slot *slot)
     client->last_step = slot->result.step;
     client->has_last_step = true;
     client->counts_anew = false;
+    outage_end(&client->outage);
 }
 
 static enum lossd_code wait_open(struct lossd_client *client, struct slot *slot)

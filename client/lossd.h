@@ -193,7 +193,7 @@ LOSSD_API enum lossd_code lossd_join(struct lossd_client *client, const struct l
  * lossd_join may be called again. Waits for the daemon (reconnect_ms). Where it fails this client is still joined.
  *
  * A daemon that was started anew since the last answer gets the last batch again first (see lossd_wait), for others
- * that may wait for it; they get 5 s to come back.
+ * that may wait for it; they get 2 s to come back.
  *
  * Fails with what LeaveGroup fails with, and BAD_CALL, CONNECTION_LOST, NO_ANSWER.
  */

@@ -9,7 +9,7 @@
 
 /* How long a rank that leaves waits for others that may need its last batch from it, where the daemon has just been
  * started anew. They look for the daemon every 1.5 s at least. */
-enum { LEAVE_GRACE_MS = 5000 };
+enum { LEAVE_GRACE_MS = 2000 };
 
 void client_forget(struct lossd_client *client)
 {

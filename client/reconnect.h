@@ -29,13 +29,14 @@ void backoff_init(struct backoff *backoff, uint64_t seed);
 void backoff_restart(struct backoff *backoff);
 int64_t backoff_next_ns(struct backoff *backoff);
 
-/* From when the daemon was lost until it has been there for a while: one that comes and goes is one outage. */
+/* From when the daemon was lost until it has answered a call, or been there for a second: one that only comes and goes
+ * is one outage. */
 struct outage {
     struct backoff backoff;
     int64_t since_ns;  /* of this outage, or the one before */
     int64_t up_ns;     /* when the link came up last */
     unsigned attempts; /* in this outage */
-    bool is_over;      /* given up: the next attempt begins another one */
+    bool is_over;      /* or given up: the next attempt begins another one */
 };
 
 /* The next attempt begins another outage, with all of its time. */

@@ -12,8 +12,8 @@
 #include "client/shm_map.h"
 #include "client/shm_socket.h"
 
-/* A region of many GiB takes the daemon a while. */
-enum { ATTACH_TIMEOUT_MS = 30000 };
+/* And a millisecond for each MiB of the region, which the daemon touches first. */
+enum { ATTACH_TIMEOUT_MS = 10000 };
 
 struct shm_transport {
     struct transport base;
@@ -69,13 +69,13 @@ static enum lossd_code fetch_region(struct shm_transport *shm, uint64_t data_byt
         .num_slots = shm->num_slots,
         .data_bytes = data_bytes,
     };
+    const int64_t deadline_ns = clock_after_ms(clock_now_ns(), ATTACH_TIMEOUT_MS + (data_bytes >> 20));
     struct lossd_shm_attached attached;
     CLEANUP_CLOSE int region_fd = -1;
     enum lossd_code code;
 
     memcpy(attach.group, member->group, sizeof attach.group);
-    code = shm_socket_attach(shm->fd, &attach, clock_after_ms(clock_now_ns(), ATTACH_TIMEOUT_MS), &attached, &region_fd,
-                             failure);
+    code = shm_socket_attach(shm->fd, &attach, deadline_ns, &attached, &region_fd, failure);
     if (code != LOSSD_CODE_OK)
         return code;
     return shm_map_open(&attached, region_fd, member, shm->num_slots, data_bytes, map, failure);
