@@ -34,3 +34,14 @@ def way(request, daemon):
 def fast(daemon):
     """The same for tests that are about something else."""
     return {"address": daemon.unix}
+
+
+@pytest.fixture
+def say(capsys):
+    """say(line): a figure that the log of a run should show."""
+
+    def run(line):
+        with capsys.disabled():
+            print(f"\n{line}")
+
+    return run
