@@ -88,7 +88,7 @@ static void scatter(void *to, const float *from, enum lossd_type type, size_t ro
         scatter_type(to, from, VALUE_BF16, rows, stride, num_class);
         return;
     case LOSSD_F32:
-        if (stride == num_class)
+        if (stride == num_class && rows > 0)
             memcpy(to, from, rows * num_class * sizeof *from);
         else
             scatter_type(to, from, VALUE_F32, rows, stride, num_class);

@@ -1,0 +1,372 @@
+/* The client's side of shared memory against a daemon that does what it is told, right or wrong. */
+#include "client/transport.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "client/failure.h"
+#include "support/runner.h"
+#include "support/shm_daemon.h"
+
+#define DIGEST "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+
+enum { SLOT_BYTES = 4096, NUM_SLOTS = 2 };
+
+static const struct loss_config losses[3];
+static const struct task_config tasks[2] = {
+    {.name = "one",
+     .num_class = 1,
+     .in_task_space_weight = 1,
+     .out_task_space_weight = 1,
+     .losses = losses,
+     .num_losses = 2},
+    {.name = "two",
+     .num_class = 3,
+     .in_task_space_weight = 1,
+     .out_task_space_weight = 1,
+     .losses = losses,
+     .num_losses = 1},
+};
+static const struct group_config config = {.tasks = tasks, .num_tasks = 2};
+static const struct member member = {
+    .group = "some", .rank = 3, .generation = 9, .config_digest = DIGEST, .config = &config, .num_terms = 3};
+
+/* What a call needs, and what comes of it. */
+struct lab {
+    struct shm_daemon daemon;
+    struct transport *transport;
+    struct lossd_failure failure;
+    struct batch_layout layout;
+    struct lossd_task tasks[2];
+    struct lossd_result result;
+    struct lossd_task_result task_results[2];
+    struct lossd_term terms[3];
+};
+
+static void lab_init(struct lab *lab, bool no_spin)
+{
+    const struct lossd_shape shape = {.requests = 2, .candidates = 5, .logits_type = LOSSD_F16, .weighted_tasks = 1};
+
+    memset(lab, 0, sizeof *lab);
+    shm_daemon_start(&lab->daemon, 2, 3, DIGEST);
+    lab->transport = shm_transport_create(lab->daemon.path, &member, NUM_SLOTS, no_spin);
+    lab->transport->slot_bytes = SLOT_BYTES;
+    ck_assert_int_eq(layout_plan(&config, &shape, &lab->layout, &lab->failure), LOSSD_CODE_OK);
+}
+
+static void lab_finish(struct lab *lab)
+{
+    lab->transport->ops->destroy(lab->transport);
+    shm_daemon_stop(&lab->daemon);
+}
+
+static enum lossd_code attach(struct lab *lab)
+{
+    return lab->transport->ops->attach(lab->transport, NUM_SLOTS * SLOT_BYTES, &lab->failure);
+}
+
+static enum lossd_code compute(struct lab *lab, int64_t deadline_ns)
+{
+    const struct call call = {.slot = 1,
+                              .layout = &lab->layout,
+                              .tasks = lab->tasks,
+                              .has_step = true,
+                              .step = 41,
+                              .requests = 2,
+                              .candidates = 4,
+                              .gradient_scale = 8};
+    const struct answer answer = {&lab->result, lab->task_results, lab->terms};
+
+    lab->transport->ops->send(lab->transport, &call, deadline_ns);
+    return lab->transport->ops->receive(lab->transport, &call, &answer, deadline_ns, &lab->failure);
+}
+
+static int64_t soon(uint64_t ms)
+{
+    return clock_after_ms(clock_now_ns(), ms);
+}
+
+static int count_descriptors(void)
+{
+    DIR *folder = opendir("/proc/self/fd");
+    int count = 0;
+
+    while (readdir(folder) != NULL)
+        count++;
+    closedir(folder);
+    return count;
+}
+
+START_TEST(a_call_says_where_its_columns_lie_and_brings_its_answer_back)
+{
+    struct lab lab;
+    const struct lossd_shm_submission *sent;
+
+    lab_init(&lab, _i == 1);
+    sent = lab.daemon.submission;
+    lab.tasks[0].has_log_scale = 7;
+    lab.tasks[0].log_scale = 2.5;
+    ck_assert_int_eq(attach(&lab), LOSSD_CODE_OK);
+    ck_assert_str_eq(lab.daemon.attach.group, "some");
+    ck_assert_uint_eq(lab.daemon.attach.rank, 3);
+    ck_assert_uint_eq(lab.daemon.attach.generation, 9);
+    ck_assert_uint_eq(lab.daemon.attach.num_slots, NUM_SLOTS + 1);
+    ck_assert_int_eq(compute(&lab, NO_DEADLINE), LOSSD_CODE_OK);
+    ck_assert_uint_eq(sent->call, LOSSD_SHM_COMPUTE);
+    ck_assert_uint_eq(sent->flags, LOSSD_SHM_HAS_STEP | LOSSD_SHM_HAS_GENERATION);
+    ck_assert_uint_eq(sent->step, 41);
+    ck_assert_uint_eq(sent->generation, 9);
+    ck_assert_uint_eq(sent->timeout_ns, 0);
+    ck_assert_uint_eq(sent->num_requests, 2);
+    ck_assert_uint_eq(sent->num_candidates, 4);
+    ck_assert_uint_eq(sent->num_tasks, 2);
+    ck_assert_float_eq(sent->gradient_scale, 8);
+    ck_assert_uint_eq(sent->label_bits, 0);
+    ck_assert_uint_eq(sent->lengths % 4096, lab.layout.lengths);
+    ck_assert_uint_eq(sent->tasks[0].logits - sent->lengths, lab.layout.tasks[0].logits - lab.layout.lengths);
+    ck_assert_uint_eq(sent->tasks[0].weights - sent->lengths, lab.layout.tasks[0].weights - lab.layout.lengths);
+    ck_assert_uint_eq(sent->tasks[0].sessions, 0);
+    ck_assert_uint_eq(sent->tasks[0].logits_type, LOSSD_SHM_F16);
+    ck_assert_uint_eq(sent->tasks[0].gradient_type, LOSSD_SHM_F32);
+    ck_assert_uint_eq(sent->tasks[0].logits_stride, 1);
+    ck_assert_uint_eq(sent->tasks[0].has_log_scale, 1);
+    ck_assert_double_eq(sent->tasks[0].log_scale, 2.5);
+    ck_assert_double_eq(lab.result.loss, 1.5);
+    ck_assert_uint_eq(lab.result.step, 41);
+    ck_assert_uint_eq(lab.result.replayed, 1);
+    ck_assert_uint_eq(lab.result.world.ranks, 3);
+    ck_assert_double_eq(lab.task_results[1].loss, 2);
+    ck_assert_double_eq(lab.task_results[1].log_scale_gradient, 0.25);
+    ck_assert_double_eq(lab.terms[2].value, 2);
+    ck_assert_double_eq(lab.terms[2].factor, 4);
+    lab_finish(&lab);
+}
+END_TEST
+
+START_TEST(an_announcement_has_a_slot_of_its_own)
+{
+    struct lab lab;
+
+    lab_init(&lab, true);
+    ck_assert_int_eq(attach(&lab), LOSSD_CODE_OK);
+    ck_assert_int_eq(lab.transport->ops->announce(lab.transport, 6, 7, 8, soon(5000), &lab.failure), LOSSD_CODE_OK);
+    ck_assert_uint_eq(lab.daemon.submission->call, LOSSD_SHM_ANNOUNCE);
+    ck_assert_uint_eq(lab.daemon.submission->step, 6);
+    ck_assert_uint_eq(lab.daemon.submission->num_requests, 7);
+    ck_assert_uint_eq(lab.daemon.submission->num_candidates, 8);
+    ck_assert_uint_gt(lab.daemon.submission->timeout_ns, 0);
+    ck_assert_uint_le(lab.daemon.submission->timeout_ns, 5 * NS_PER_S);
+    lab_finish(&lab);
+}
+END_TEST
+
+START_TEST(what_a_daemon_may_do_around_an_attach_is_no_fault)
+{
+    static const enum shm_fault faults[] = {SHM_BELL_FIRST, SHM_TWO_DESCRIPTORS, SHM_LARGER_HEAD};
+    const int before = count_descriptors();
+    struct lab lab;
+
+    lab_init(&lab, true);
+    lab.daemon.fault = faults[_i];
+    ck_assert_int_eq(attach(&lab), LOSSD_CODE_OK);
+    ck_assert_int_eq(compute(&lab, NO_DEADLINE), LOSSD_CODE_OK);
+    lab_finish(&lab);
+    ck_assert_int_eq(count_descriptors(), before);
+}
+END_TEST
+
+static const struct {
+    enum shm_fault fault;
+    const char *reason;
+} bad_attaches[] = {
+    {SHM_HANGS_UP, "CONNECTION_LOST"}, {SHM_HANGS_UP_AFTER_ATTACH, "CONNECTION_LOST"},
+    {SHM_REFUSES, "LIMIT_EXCEEDED"},   {SHM_OTHER_VERSION, "VERSION"},
+    {SHM_OTHER_MAGIC, "INTERNAL"},     {SHM_CUT_RECORD, "INTERNAL"},
+    {SHM_LONG_RECORD, "INTERNAL"},     {SHM_NO_DESCRIPTOR, "INTERNAL"},
+    {SHM_UNSEALED, "INTERNAL"},        {SHM_SMALL_FILE, "INTERNAL"},
+    {SHM_OTHER_TASKS, "INTERNAL"},     {SHM_OTHER_SLOTS, "INTERNAL"},
+    {SHM_OTHER_DIGEST, "INTERNAL"},    {SHM_DATA_OUTSIDE, "INTERNAL"},
+    {SHM_SLOTS_OUTSIDE, "INTERNAL"},   {SHM_ANSWER_OUTSIDE, "INTERNAL"},
+    {SHM_UNALIGNED, "INTERNAL"},
+};
+
+START_TEST(a_bad_attach_is_refused_and_a_good_one_after_it_works)
+{
+    const int before = count_descriptors();
+    struct lab lab;
+
+    lab_init(&lab, true);
+    lab.daemon.fault = bad_attaches[_i].fault;
+    ck_assert_int_ne(attach(&lab), LOSSD_CODE_OK);
+    ck_assert_str_eq(lab.failure.reason, bad_attaches[_i].reason);
+    ck_assert_ptr_null(lab.transport->block);
+    lab.daemon.fault = SHM_GOOD;
+    ck_assert_int_eq(attach(&lab), LOSSD_CODE_OK);
+    ck_assert_int_eq(compute(&lab, NO_DEADLINE), LOSSD_CODE_OK);
+    lab_finish(&lab);
+    ck_assert_int_eq(count_descriptors(), before);
+}
+END_TEST
+
+START_TEST(nobody_at_the_path_can_be_told_from_a_bad_daemon)
+{
+    struct transport *transport = shm_transport_create("/nonexistent/socket", &member, NUM_SLOTS, true);
+    struct lossd_failure failure;
+
+    ck_assert_int_eq(transport->ops->attach(transport, 0, &failure), LOSSD_CODE_UNAVAILABLE);
+    ck_assert_str_eq(failure.reason, "CANNOT_CONNECT");
+    transport->ops->destroy(transport);
+}
+END_TEST
+
+START_TEST(a_failed_call_brings_the_daemons_words)
+{
+    struct lab lab;
+
+    lab_init(&lab, true);
+    ck_assert_int_eq(attach(&lab), LOSSD_CODE_OK);
+    lab.daemon.fault = SHM_FAILS_CALLS;
+    ck_assert_int_eq(compute(&lab, NO_DEADLINE), LOSSD_CODE_DEADLINE_EXCEEDED);
+    ck_assert_str_eq(lab.failure.reason, "STEP_TIMEOUT");
+    ck_assert_str_eq(lab.failure.field, "some.field");
+    ck_assert_str_eq(lab.failure.message, "says the test");
+    ck_assert_int_eq(lab.failure.retry, LOSSD_RETRY_SAME);
+    ck_assert_str_eq(lossd_failure_metadata(&lab.failure, "missing_ranks"), "3-4");
+    ck_assert_str_eq(lossd_failure_metadata(&lab.failure, "step"), "7");
+    ck_assert_ptr_null(lossd_failure_metadata(&lab.failure, "3-4"));
+    lab_finish(&lab);
+}
+END_TEST
+
+START_TEST(a_failure_without_any_end_is_cut)
+{
+    struct lab lab;
+
+    lab_init(&lab, true);
+    ck_assert_int_eq(attach(&lab), LOSSD_CODE_OK);
+    lab.daemon.fault = SHM_FAILS_WITHOUT_END;
+    ck_assert_int_eq(compute(&lab, NO_DEADLINE), LOSSD_CODE_UNKNOWN);
+    ck_assert_uint_eq(strlen(lab.failure.reason), sizeof lab.failure.reason - 1);
+    ck_assert_uint_le(strlen(lab.failure.field), sizeof lab.failure.field - 1);
+    ck_assert_uint_eq(strlen(lab.failure.message), sizeof((struct lossd_shm_error *)NULL)->message);
+    ck_assert_uint_eq(lab.failure.metadata_bytes, 0);
+    ck_assert_int_eq(lab.failure.retry, LOSSD_RETRY_NEVER);
+    lab_finish(&lab);
+}
+END_TEST
+
+static const struct {
+    enum shm_fault fault;
+    const char *reason;
+} bad_calls[] = {
+    {SHM_DIES_IN_CALL, "CONNECTION_LOST"},
+    {SHM_BREAKS_OFF, "LIMIT_EXCEEDED"},
+    {SHM_SENDS_GARBAGE, "INTERNAL"},
+    {SHM_IGNORES_CALLS, "NO_ANSWER"},
+};
+
+START_TEST(a_daemon_that_fails_in_a_call_is_left_and_attached_to_again)
+{
+    const int before = count_descriptors();
+    struct lab lab;
+    uint8_t *block;
+
+    lab_init(&lab, _i % 2 == 1);
+    ck_assert_int_eq(attach(&lab), LOSSD_CODE_OK);
+    block = lab.transport->block;
+    block[0] = 77;
+    lab.daemon.fault = bad_calls[_i].fault;
+    ck_assert_int_ne(compute(&lab, soon(20)), LOSSD_CODE_OK);
+    ck_assert_str_eq(lab.failure.reason, bad_calls[_i].reason);
+    ck_assert_int_ne(compute(&lab, soon(20)), LOSSD_CODE_OK);
+    ck_assert_str_eq(lab.failure.reason, "CONNECTION_LOST");
+    lab.daemon.fault = SHM_GOOD;
+    ck_assert_int_eq(attach(&lab), LOSSD_CODE_OK);
+    ck_assert_ptr_eq(lab.transport->block, block);
+    ck_assert_int_eq(compute(&lab, NO_DEADLINE), LOSSD_CODE_OK);
+    ck_assert_uint_eq(lab.daemon.first_byte, 77);
+    ck_assert_int_eq(lab.daemon.connections, 2);
+    lab_finish(&lab);
+    ck_assert_int_eq(count_descriptors(), before);
+}
+END_TEST
+
+START_TEST(an_answer_counts_though_the_daemon_is_gone)
+{
+    struct lab lab;
+
+    lab_init(&lab, true);
+    ck_assert_int_eq(attach(&lab), LOSSD_CODE_OK);
+    lab.daemon.fault = SHM_ANSWERS_AND_DIES;
+    ck_assert_int_eq(compute(&lab, NO_DEADLINE), LOSSD_CODE_OK);
+    lab_finish(&lab);
+}
+END_TEST
+
+START_TEST(a_larger_block_keeps_what_was_in_the_one_before)
+{
+    struct lab lab;
+
+    lab_init(&lab, true);
+    ck_assert_int_eq(attach(&lab), LOSSD_CODE_OK);
+    memset(lab.transport->block, 5, NUM_SLOTS * SLOT_BYTES);
+    ck_assert_int_eq(lab.transport->ops->attach(lab.transport, 10 * SLOT_BYTES, &lab.failure), LOSSD_CODE_OK);
+    ck_assert_uint_eq(lab.transport->data_bytes, 10 * SLOT_BYTES);
+    ck_assert_uint_eq(lab.transport->block[NUM_SLOTS * SLOT_BYTES - 1], 5);
+    ck_assert_uint_eq(lab.transport->block[NUM_SLOTS * SLOT_BYTES], 0);
+    ck_assert_int_eq(lab.daemon.connections, 1);
+    ck_assert_int_eq(compute(&lab, NO_DEADLINE), LOSSD_CODE_OK);
+    lab.daemon.fault = SHM_REFUSES;
+    ck_assert_int_eq(lab.transport->ops->attach(lab.transport, 20 * SLOT_BYTES, &lab.failure),
+                     LOSSD_CODE_RESOURCE_EXHAUSTED);
+    lab.daemon.fault = SHM_GOOD;
+    ck_assert_uint_eq(lab.transport->data_bytes, 10 * SLOT_BYTES);
+    ck_assert_int_eq(compute(&lab, NO_DEADLINE), LOSSD_CODE_OK);
+    ck_assert_int_eq(lab.daemon.connections, 1);
+    lab_finish(&lab);
+}
+END_TEST
+
+/* Batches in use have addresses that a region of another form has not. */
+START_TEST(a_region_that_is_laid_out_otherwise_takes_nobodys_place)
+{
+    struct lab lab;
+
+    lab_init(&lab, true);
+    ck_assert_int_eq(attach(&lab), LOSSD_CODE_OK);
+    lab.transport->block[0] = 3;
+    lab.daemon.fault = SHM_LARGER_HEAD;
+    ck_assert_int_eq(attach(&lab), LOSSD_CODE_INTERNAL);
+    ck_assert_uint_eq(lab.transport->block[0], 3);
+    lab.daemon.fault = SHM_GOOD;
+    ck_assert_int_eq(attach(&lab), LOSSD_CODE_OK);
+    ck_assert_uint_eq(lab.transport->block[0], 3);
+    lab_finish(&lab);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("client_shm");
+    TCase *tcase = tcase_create("client_shm");
+
+    tcase_set_timeout(tcase, 30);
+    tcase_add_loop_test(tcase, a_call_says_where_its_columns_lie_and_brings_its_answer_back, 0, 2);
+    tcase_add_test(tcase, an_announcement_has_a_slot_of_its_own);
+    tcase_add_loop_test(tcase, what_a_daemon_may_do_around_an_attach_is_no_fault, 0, 3);
+    tcase_add_loop_test(tcase, a_bad_attach_is_refused_and_a_good_one_after_it_works, 0,
+                        sizeof bad_attaches / sizeof bad_attaches[0]);
+    tcase_add_test(tcase, nobody_at_the_path_can_be_told_from_a_bad_daemon);
+    tcase_add_test(tcase, a_failed_call_brings_the_daemons_words);
+    tcase_add_test(tcase, a_failure_without_any_end_is_cut);
+    tcase_add_loop_test(tcase, a_daemon_that_fails_in_a_call_is_left_and_attached_to_again, 0,
+                        sizeof bad_calls / sizeof bad_calls[0]);
+    tcase_add_test(tcase, an_answer_counts_though_the_daemon_is_gone);
+    tcase_add_test(tcase, a_larger_block_keeps_what_was_in_the_one_before);
+    tcase_add_test(tcase, a_region_that_is_laid_out_otherwise_takes_nobodys_place);
+    suite_add_tcase(suite, tcase);
+    return run_suite(suite);
+}
