@@ -34,8 +34,8 @@ rm -f "$out"/log/* "$out"/count/*
 packages=(
     build-essential clang libclang-rt-dev meson ninja-build pkg-config git ca-certificates valgrind check
     libmicrohttpd-dev libjson-c-dev libprotobuf-c-dev protobuf-c-compiler protobuf-compiler libgnutls28-dev
-    libcurl4-gnutls-dev python3 python3-pytest python3-protobuf python3-numpy curl nodejs npm systemd
-    man-db strace
+    libcurl4-gnutls-dev python3 python3-pytest python3-protobuf python3-numpy python3-torch python3-setuptools
+    python3-pip curl nodejs npm systemd man-db strace
 )
 
 install_packages() {
@@ -117,11 +117,17 @@ unit() { # BUILD SETUP: what meson knows; with setup `all` the slow ones too
     tests/support/counts.py "$out/$1/meson-logs/testlog-$2.junit.xml" && return $rc
 }
 
-daemon() { # BUILD [PYTEST OPTION]…
-    local rc file=$out/count/$1.xml
-    LOSSD_BUILD=$out/$1 /usr/bin/python3 -m pytest -q -p no:cacheprovider --junitxml "$file" "${@:2}" tests/daemon
+pytest() { # FOLDER BUILD [PYTEST OPTION]…
+    local rc file=$out/count/$2-$1.xml
+    LOSSD_BUILD=$out/$2 /usr/bin/python3 -m pytest -q -p no:cacheprovider --durations=10 --junitxml "$file" "${@:3}" \
+        "tests/$1"
     rc=$?
     tests/support/counts.py "$file" && rm -f "$file" && return $rc
+}
+
+# What Python loads has no sanitizer, whatever the daemon has.
+python_client() { # BUILD [PYTEST OPTION]…
+    LOSSD_LIBRARY=$out/plain/client/liblossd.so pytest python "$@"
 }
 
 clients() { # BUILD
@@ -150,7 +156,8 @@ part_clients() { # NAME BUILD
 
 sanitized() { # NAME SETUP: the whole suite on a build with a sanitizer
     part "$1-unit" unit "$1" "$2"
-    part "$1-daemon" daemon "$1" -m 'not plain'
+    part "$1-daemon" pytest daemon "$1" -m 'not plain'
+    part "$1-python" python_client "$1" -m 'not plain'
     part_clients "$1-clients" "$1"
 }
 
@@ -174,7 +181,8 @@ if ! $fast; then
 fi
 
 part unit unit plain all
-part daemon daemon plain
+part daemon pytest daemon plain
+part python python_client plain
 part_clients clients plain
 if ! $fast; then
     part readme env LOSSD_BUILD="$out/plain" tests/daemon/readme.sh
