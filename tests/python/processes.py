@@ -14,7 +14,7 @@ def free_port():
         return one.getsockname()[1]
 
 
-def run_ranks(world_size, program, arguments, address, timeout=150):
+def run_ranks(world_size, program, arguments, address, timeout=240, package=ROOT / "client" / "python"):
     """
     program as world_size ranks, with torchrun's environment and the address of the daemon; arguments(rank) is what
     each is given. Fails with what a rank has printed where one does.
@@ -27,7 +27,7 @@ def run_ranks(world_size, program, arguments, address, timeout=150):
         "MASTER_PORT": str(free_port()),
         "TORCHELASTIC_RUN_ID": "tests",
         "LOSSD_ADDR": address,
-        "PYTHONPATH": str(ROOT / "client" / "python"),
+        "PYTHONPATH": str(package),
         "GLOO_SOCKET_IFNAME": "lo",
         "USE_LIBUV": "0",  # Debian's PyTorch 2 is built without
     }

@@ -17,7 +17,7 @@ CHECKS = [
 
 @pytest.mark.parametrize("check", CHECKS)
 def test_two_ranks(daemon, check):
-    run_ranks(2, pathlib.Path(ddp_checks.__file__), lambda rank: [check], daemon.unix, timeout=60)
+    run_ranks(2, pathlib.Path(ddp_checks.__file__), lambda rank: [check], daemon.unix)
 
 
 def test_none_is_left_out():

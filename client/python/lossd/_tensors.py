@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from typing import Any
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor
@@ -29,42 +29,58 @@ def type_of_logits(tensors: tuple[Tensor, ...]) -> str:
     return kinds.pop() if len(kinds) == 1 else "float32"
 
 
+class Column(NamedTuple):
+    """A column of a slot at full capacity."""
+
+    tensor: Tensor  # [capacity], or [capacity, K]
+    dtype: torch.dtype
+    address: int
+    row_shape: torch.Size  # [] or [K]
+    row_bytes: int
+    is_whole: bool  # rows are adjacent
+
+
 def copy_in(batch: Batch, field: str, index: int, kind: str, values: Any, what: str) -> None:
     """
     Copy values, a tensor of any device and number type or whatever torch.as_tensor takes, into a column: once, without
     a tensor between. ValueError of another shape, and where the batch has no such column.
     """
-    source = values if isinstance(values, Tensor) else torch.as_tensor(values)
-    full = _column(batch.slot, field, index, kind)
-    if full is None:
+    column = _column(batch.slot, field, index, kind)
+    if column is None:
         raise ValueError(f"{what}: the group's config has no use for it")
     rows = batch.requests if field == "lengths" else batch.candidates
-    if source.dim() == full.dim() + 1 and source.shape[-1] == 1:
+    source = values if isinstance(values, Tensor) else torch.as_tensor(values)
+    shape = (rows, *column.row_shape)
+    if source.shape != shape:
+        if source.shape != (*shape, 1):
+            raise ValueError(f"{what} has shape {list(source.shape)}, and not {list(shape)}")
         source = source.squeeze(-1)
-    if source.shape[:1] != (rows,) or source.shape[1:] != full.shape[1:]:
-        raise ValueError(f"{what} has shape {list(source.shape)}, and not {[rows, *full.shape[1:]]}")
-    if kind in ("uint32", "uint64", "int64") and source.dtype.is_floating_point and source.numel():
-        raise TypeError(f"{what} is {source.dtype}, and not whole numbers")
-    if source.dtype is full.dtype and source.device.type == "cpu" and source.is_contiguous() and full.is_contiguous():
+    if source.dtype is column.dtype and source.device.type == "cpu" and column.is_whole and source.is_contiguous():
         # What copy_ does, without its preparations.
-        ctypes.memmove(full.data_ptr(), source.data_ptr(), source.numel() * FORMATS[kind][0])
-    else:
-        full[:rows].copy_(source)
+        ctypes.memmove(column.address, source.data_ptr(), rows * column.row_bytes)
+        return
+    if source.is_floating_point() and kind in ("uint32", "uint64", "int64") and rows:
+        raise TypeError(f"{what} is {source.dtype}, and not whole numbers")
+    column.tensor[:rows].copy_(source)
 
 
 def gradient(slot: Slot, field: str, index: int, rows: int) -> Tensor:
     """The gradients of a task, or with "matrix_gradient" of all, in the slot's memory."""
-    return _column(slot, field, index, slot.form.gradient_dtype)[:rows]
+    column = _column(slot, field, index, slot.form.gradient_dtype)
+    assert column is not None
+    return column.tensor[:rows]
 
 
-def _column(slot: Slot, field: str, index: int, kind: str) -> Any:
-    """The column at full capacity, or None where there is none."""
+def _column(slot: Slot, field: str, index: int, kind: str) -> Column | None:
+    """None where the batch has no such column."""
 
-    def make() -> Tensor | None:
+    def make() -> Column | None:
         place = slot.place(field, index, kind)
         if place is None:
             return None
         flat = torch.frombuffer(place.memory, dtype=DTYPES[kind])
-        return flat.as_strided(place.shape, (place.stride, 1)[: len(place.shape)])
+        tensor = flat.as_strided(place.shape, (place.stride, 1)[: len(place.shape)])
+        row_bytes = place.stride * FORMATS[kind][0]
+        return Column(tensor, tensor.dtype, tensor.data_ptr(), tensor.shape[1:], row_bytes, tensor.is_contiguous())
 
-    return slot.once(("tensor", field, index), make)
+    return cast("Column | None", slot.once(("tensor", field, index), make))

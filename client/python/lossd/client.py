@@ -289,8 +289,9 @@ class Client:
 
     def has_room(self, requests: int, candidates: int, form: Form) -> bool:
         """Whether such a batch goes into the buffers that there are."""
-        larger = requests > self._requests or candidates > self._candidates
-        return not larger and any(made.has_room_for(form) for made in self._forms)
+        if requests > self._requests or candidates > self._candidates:
+            return False
+        return form in self._forms or any(made.has_room_for(form) for made in self._forms)
 
     def _enlarge(self, form: Form, requests: int, candidates: int) -> Slot:
         """

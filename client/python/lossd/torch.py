@@ -65,6 +65,8 @@ class _Session:
     def __init__(self, client: Client) -> None:
         self.client = client
         self.next_step = 0
+        self.refused = False
+        self.result: Result | None = None
         self.answers: dict[int, weakref.ref[Answer]] = {}  # that may lie in a slot, by its address
 
     def __deepcopy__(self, memo: object) -> _Session:
@@ -131,14 +133,14 @@ class RankingLoss(torch.nn.Module):
         if facts.sums_gradients:
             raise ValueError("grad_reduce is GRAD_REDUCE_SUM, and DDP and FSDP take the mean over ranks")
         self.on_refused = on_refused
-        self.refused = False  # whether the last step was
-        self.result: Result | None = None  # of the last step, until the client's slots have gone round
         self._tasks = facts.tasks
         self._names = [task.name for task in facts.tasks]
         self._width = sum(task.num_class for task in facts.tasks)
+        self._learned = {t.name: _parameter(t.name) for t in facts.tasks if t.log_scale is not None}
         for task in facts.tasks:
             if task.log_scale is not None:
-                self.register_parameter(_parameter(task.name), torch.nn.Parameter(torch.tensor([task.log_scale])))
+                parameter = torch.nn.Parameter(torch.tensor([task.log_scale]))
+                self.register_parameter(self._learned[task.name], parameter)
         if "RANK" not in os.environ and dist.is_available() and dist.is_initialized():
             membership.setdefault("rank", dist.get_rank(process_group))
             membership.setdefault("world_size", dist.get_world_size(process_group))
@@ -156,10 +158,19 @@ class RankingLoss(torch.nn.Module):
         return self._session.next_step
 
     @property
+    def refused(self) -> bool:
+        """Whether the last step was."""
+        return self._session.refused
+
+    @property
+    def result(self) -> Result | None:
+        """Of the last step, until the client's slots have gone round; None where it was refused."""
+        return self._session.result
+
+    @property
     def log_scale(self) -> dict[str, torch.nn.Parameter]:
         """ln(1 / temperature) by task, [1] each, of those that learn it."""
-        learned = [task.name for task in self._tasks if task.log_scale is not None]
-        return {name: self.get_parameter(_parameter(name)) for name in learned}
+        return {name: self._parameters[key] for name, key in self._learned.items()}  # type: ignore[misc]
 
     @_not_compiled
     def forward(
@@ -190,10 +201,10 @@ class RankingLoss(torch.nn.Module):
         then the step is not spent, and the same call is the same step again.
         """
         needs_gradient = torch.is_grad_enabled()
-        log_scales = list(self.log_scale.values())
+        log_scales = self.log_scale
         with torch.no_grad():
             tensors = self._tensors(logits)
-            inputs = (*log_scales, *tensors)
+            inputs = (*log_scales.values(), *tensors)
             needs_gradient = needs_gradient and any(tensor.requires_grad for tensor in inputs)
             weights = self._by_name(weights, self._names, "weights")
             batch = self._session.begin(
@@ -207,8 +218,8 @@ class RankingLoss(torch.nn.Module):
             self._fill(batch, "weights", "float32", weights)
             self._fill(batch, "sessions", "int64", self._by_name(sessions, with_sessions, "sessions", shared=True))
             self._fill(batch, "task_space", "float32", self._by_name(task_space, self._names, "task_space"))
-            for name, parameter in self.log_scale.items():
-                batch.tasks[name].log_scale = float(parameter)
+            for name, parameter in log_scales.items():
+                batch.tasks[name].log_scale = parameter.item()
             answer = self._compute(batch, fields, self.next_step if step is None else step)
         return Loss.apply(answer, self._ranks, len(log_scales), *inputs)
 
@@ -296,17 +307,16 @@ class RankingLoss(torch.nn.Module):
     def _compute(self, batch: Batch, fields: list[tuple[str, int]], step: int) -> Answer:
         session = self._session
         try:
-            self.result = session.client.compute(batch, step)
+            result = session.client.compute(batch, step)
         except Error as why:
             if self.on_refused == "raise" or not is_nonfinite(why):
                 raise
-            self.result = None
-        session.next_step = step + 1
-        self.refused = self.result is None
-        answer = Answer(0.0 if self.result is None else self.result.loss, batch.slot, batch.candidates, fields)
-        answer.refused = self.refused
-        for name in self.log_scale:
-            own = None if self.result is None else self.result.tasks[name].log_scale_gradient
+            result = None
+        session.next_step, session.result, session.refused = step + 1, result, result is None
+        answer = Answer(0.0 if result is None else result.loss, batch.slot, batch.candidates, fields)
+        answer.refused = session.refused
+        for name in self._learned:
+            own = None if result is None else result.tasks[name].log_scale_gradient
             answer.log_scale_gradients.append(own or 0.0)
         session.answers[batch.slot.address] = weakref.ref(answer)
         return answer
