@@ -237,13 +237,12 @@ void *shm_run(void *context)
     watch_listeners(shm);
     while (!atomic_load_explicit(&shm->stops, memory_order_relaxed)) {
         const bool has_taken = serve(shm);
-        const bool is_touching = shm->num_coming > 0;
 
-        if (is_touching)
+        if (shm->num_coming > 0)
             touch(shm);
         if (clock_now_ns() >= shm->next_look_ns)
             look(shm, 0);
-        if (!has_taken && !is_touching && !spinner_wait(&shm->spinner, rings, shm))
+        if (!has_taken && shm->num_coming == 0 && !spinner_wait(&shm->spinner, rings, shm))
             sleep_until_rung(shm);
     }
     finish(shm);
