@@ -279,6 +279,14 @@ static void take_record(struct shm_connection *connection, const union record *r
     }
 }
 
+/* What a trainer has submitted before its end is taken: its peers may count on it. */
+static void take_last(struct shm_connection *connection)
+{
+    if (shm_connection_is_served(connection) && shm_connection_serve(connection) < 0)
+        return;
+    shm_connection_end(connection);
+}
+
 /*
  * One record: the socket stays readable where there are more, and others have their turn. Without a control buffer: the
  * kernel drops descriptors that are sent along. MSG_TRUNC tells how long a record was that is too long.
@@ -293,7 +301,7 @@ void shm_connection_receive(struct shm_connection *connection, bool has_ended)
     if (size > 0)
         take_record(connection, &record, (size_t)size);
     else if (size == 0 || (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR))
-        shm_connection_end(connection);
+        take_last(connection);
 }
 
 int shm_connection_serve(struct shm_connection *connection)

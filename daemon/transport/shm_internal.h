@@ -149,6 +149,12 @@ static inline bool shm_session_rings(const struct shm_session *session)
 /* Takes over fd. NULL where memory is out; then fd is closed. */
 struct shm_connection *shm_connection_open(struct shm *shm, int fd);
 
+/* Whether submissions are looked for: not while another region is coming, for there can be none. */
+static inline bool shm_connection_is_served(const struct shm_connection *connection)
+{
+    return connection->session != NULL && connection->coming == NULL && !connection->ends;
+}
+
 /* The socket is readable, or its end has come. The connection may be gone afterwards. */
 void shm_connection_receive(struct shm_connection *connection, bool has_ended);
 

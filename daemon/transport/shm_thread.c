@@ -150,18 +150,12 @@ static void look(struct shm *shm, int timeout_ms)
 
 /* Regions. */
 
-/* No submission is looked for while another region is coming: there can't be one. */
-static bool is_served(const struct shm_connection *connection)
-{
-    return connection->session != NULL && connection->coming == NULL && !connection->ends;
-}
-
 static bool rings(void *context)
 {
     const struct shm *shm = context;
 
     for (const struct shm_connection *c = shm->connections; c != NULL; c = c->next)
-        if (is_served(c) && shm_session_rings(c->session))
+        if (shm_connection_is_served(c) && shm_session_rings(c->session))
             return true;
     return false;
 }
@@ -174,7 +168,7 @@ static bool serve(struct shm *shm)
 
     for (struct shm_connection *c = shm->connections; c != NULL; c = next) {
         next = c->next;
-        if (is_served(c) && shm_session_rings(c->session))
+        if (shm_connection_is_served(c) && shm_session_rings(c->session))
             has_taken |= shm_connection_serve(c) > 0;
     }
     return has_taken;

@@ -301,6 +301,24 @@ def test_connections_that_do_not_attach_are_closed_and_those_above_the_limit_ref
     trace.check()
 
 
+def test_when_descriptors_are_out_it_goes_on_later(start):
+    daemon = start(wrapper=("prlimit", "--nofile=70:70"))
+    generation = daemon.client.join_all("g", 1, BCE)
+    many = [Socket(daemon) for _ in range(150)]  # the rest waits in the backlog
+    for one in many:
+        one.close()
+
+    def can_attach():
+        peer = Peer(daemon, "g", 0, generation, BCE)
+        result = peer.compute({"step": can_attach.step, **batch(2)})
+        can_attach.step += 1
+        peer.close()
+        return result["world"] == (1.0, 2.0, 1)
+
+    can_attach.step = 0
+    wait_until(can_attach)
+
+
 def support(name, *arguments):
     result = subprocess.run([BUILD / "tests" / "daemon" / name, *map(str, arguments)], capture_output=True, text=True,
                             timeout=1800)

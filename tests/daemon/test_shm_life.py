@@ -117,6 +117,17 @@ def test_what_a_rank_that_dies_has_sent_still_counts(daemon, attach):
     assert ranks.compute(0, 1, 6).world.candidates == 8
 
 
+def test_what_a_rank_submits_with_its_last_breath_counts_too(daemon, attach):
+    name = fresh()
+    ranks = Ranks(daemon.client, name, 2)
+    for step in range(1, 31):
+        peer = attach(name, 1, ranks.generation)
+        peer.columns({"step": step, **batch(2)})
+        peer.submit()
+        peer.close()
+        assert ranks.compute(0, step, 6).world.candidates == 8
+
+
 def test_a_second_attach_replaces_the_region(daemon, attach):
     name = fresh()
     generation = daemon.client.join_all(name, 1, BCE)
