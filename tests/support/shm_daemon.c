@@ -184,8 +184,7 @@ static void write_answer(struct peer *peer, uint32_t slot)
             .loss = t + 1, .log_scale_gradient = 0.25, .has_log_scale_gradient = 1};
     for (uint32_t i = 0; i < peer->daemon->num_terms; i++)
         terms[i] = (struct lossd_shm_term){i, 1, 2, 3, 4};
-    __atomic_store_n(&answer->sequence, submission->sequence, __ATOMIC_RELEASE);
-    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+    __atomic_store_n(&answer->sequence, submission->sequence, __ATOMIC_SEQ_CST);
 }
 
 static size_t submission_bytes(const struct shm_daemon *daemon)
@@ -216,7 +215,7 @@ static bool answer_call(struct peer *peer, uint32_t slot)
     write_answer(peer, slot);
     if (fault == SHM_ANSWERS_AND_DIES)
         return false;
-    if (__atomic_load_n(&control->client_sleeps, __ATOMIC_RELAXED) != 0)
+    if (__atomic_load_n(&control->client_sleeps, __ATOMIC_SEQ_CST) != 0)
         send_bell(peer->fd);
     return true;
 }

@@ -138,7 +138,33 @@ START_TEST(a_daemon_that_says_nothing_is_left_a_second_after_the_deadline)
     ck_assert_str_eq(failure.reason, "NO_ANSWER");
     ck_assert_int_gt(clock_now_ns() - begin_ns, 1100 * NS_PER_MS);
     ck_assert_int_lt(clock_now_ns() - begin_ns, 5000 * NS_PER_MS);
-    ck_assert_ptr_nonnull(strstr(peer.received, "Connect-Timeout-Ms: 1"));
+    transport->ops->destroy(transport);
+    rpc_close(rpc);
+    http_peer_stop(&peer);
+}
+END_TEST
+
+START_TEST(the_daemon_is_told_what_is_left_until_the_deadline)
+{
+    static const struct group_config config;
+    const struct member member = {.group = "g", .config = &config};
+    struct http_peer peer = http_peer_tcp();
+    const int64_t deadline_ns = _i == 0 ? clock_after_ms(clock_now_ns(), 60000) : NO_DEADLINE;
+    const char *header;
+    struct transport *transport;
+    struct lossd_failure failure;
+    struct rpc *rpc = NULL;
+
+    http_peer_start(&peer, ANSWER("200 OK", "application/proto", 0, ""));
+    ck_assert_int_eq(rpc_open(peer.address, "", &rpc, &failure), LOSSD_CODE_OK);
+    transport = rpc_transport_create(rpc, &member);
+    ck_assert_int_eq(transport->ops->announce(transport, 1, 2, 3, deadline_ns, &failure), LOSSD_CODE_OK);
+    header = strstr(peer.received, "\r\nConnect-Timeout-Ms: ");
+    ck_assert_int_eq(header == NULL, _i == 1);
+    if (header != NULL) {
+        ck_assert_int_le(strtol(header + 22, NULL, 10), 60000);
+        ck_assert_int_gt(strtol(header + 22, NULL, 10), 50000);
+    }
     transport->ops->destroy(transport);
     rpc_close(rpc);
     http_peer_stop(&peer);
@@ -212,6 +238,7 @@ int main(void)
                         sizeof strange_answers / sizeof strange_answers[0]);
     tcase_add_test(tcase, nobody_there_is_a_failure_of_the_connection);
     tcase_add_test(tcase, a_daemon_that_says_nothing_is_left_a_second_after_the_deadline);
+    tcase_add_loop_test(tcase, the_daemon_is_told_what_is_left_until_the_deadline, 0, 2);
     tcase_add_test(tcase, an_answer_of_another_shape_is_no_answer);
     tcase_add_test(tcase, metadata_that_is_not_in_pairs_ends_early);
     suite_add_tcase(suite, tcase);

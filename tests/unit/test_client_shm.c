@@ -110,11 +110,12 @@ START_TEST(a_call_says_where_its_columns_lie_and_brings_its_answer_back)
     lab.tasks[0].has_log_scale = 7;
     lab.tasks[0].log_scale = 2.5;
     ck_assert_int_eq(attach(&lab), LOSSD_CODE_OK);
+    ck_assert_int_eq(compute(&lab, NO_DEADLINE), LOSSD_CODE_OK);
+    ck_assert_int_eq(lab.daemon.calls, 1);
     ck_assert_str_eq(lab.daemon.attach.group, "some");
     ck_assert_uint_eq(lab.daemon.attach.rank, 3);
     ck_assert_uint_eq(lab.daemon.attach.generation, 9);
     ck_assert_uint_eq(lab.daemon.attach.num_slots, NUM_SLOTS + 1);
-    ck_assert_int_eq(compute(&lab, NO_DEADLINE), LOSSD_CODE_OK);
     ck_assert_uint_eq(sent->call, LOSSD_SHM_COMPUTE);
     ck_assert_uint_eq(sent->flags, LOSSD_SHM_HAS_STEP | LOSSD_SHM_HAS_GENERATION);
     ck_assert_uint_eq(sent->step, 41);
@@ -153,6 +154,7 @@ START_TEST(an_announcement_has_a_slot_of_its_own)
     lab_init(&lab, true);
     ck_assert_int_eq(attach(&lab), LOSSD_CODE_OK);
     ck_assert_int_eq(lab.transport->ops->announce(lab.transport, 6, 7, 8, soon(5000), &lab.failure), LOSSD_CODE_OK);
+    ck_assert_int_eq(lab.daemon.calls, 1);
     ck_assert_uint_eq(lab.daemon.submission->call, LOSSD_SHM_ANNOUNCE);
     ck_assert_uint_eq(lab.daemon.submission->step, 6);
     ck_assert_uint_eq(lab.daemon.submission->num_requests, 7);
@@ -287,6 +289,7 @@ START_TEST(a_daemon_that_fails_in_a_call_is_left_and_attached_to_again)
     ck_assert_int_eq(attach(&lab), LOSSD_CODE_OK);
     ck_assert_ptr_eq(lab.transport->block, block);
     ck_assert_int_eq(compute(&lab, NO_DEADLINE), LOSSD_CODE_OK);
+    ck_assert_int_ge(lab.daemon.calls, 2);
     ck_assert_uint_eq(lab.daemon.first_byte, 77);
     ck_assert_int_eq(lab.daemon.connections, 2);
     lab_finish(&lab);
