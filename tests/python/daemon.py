@@ -22,10 +22,14 @@ class Daemon:
         self.unix = f"unix:{self.folder.name}/lossd.sock"
         file = pathlib.Path(self.folder.name, "config.json")
         file.write_text(json.dumps({"listen": ["127.0.0.1:0", self.unix], **(config or {})}))
+        self.command = [str(BUILD / "daemon" / "lossd"), "--config", str(file)]
+        self.start()
+
+    def start(self):
+        """Again, where it was killed: the Unix socket is at the same place."""
         self.log = []
         self.ready = threading.Event()
-        command = [str(BUILD / "daemon" / "lossd"), "--config", str(file)]
-        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen(self.command, stderr=subprocess.PIPE, text=True)
         self.reader = threading.Thread(target=self._read, daemon=True)
         self.reader.start()
         if not self.ready.wait(20):
@@ -42,6 +46,12 @@ class Daemon:
             self.log.append(line)
             if len(self._addresses()) >= 2:
                 self.ready.set()
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+        self.reader.join(10)
+        self.process.stderr.close()
 
     def stop(self):
         """SIGTERM; the exit code has to be 0."""

@@ -80,7 +80,10 @@ def gradients_are_those_of_the_global_batch(rank):
 
 
 def shards_get_the_mean_as_fsdp_reduces_it(rank):
-    """FSDP reduce-scatters gradients and divides by the ranks: each rank has its shard of their mean."""
+    """
+    FSDP reduce-scatters gradients and divides by the ranks: each rank has its shard of their mean. By hand, since
+    PyTorch 1 has no FSDP for the CPU, and by FSDP itself where it has.
+    """
     _, gradients, _ = wanted()
     features, labels, lengths = data(rank)
     local, step = model(), RankingLoss(CONFIG)
@@ -91,6 +94,24 @@ def shards_get_the_mean_as_fsdp_reduces_it(rank):
         dist.reduce(shard, owner)
     want = torch.cat([gradient.flatten() for gradient in gradients]).chunk(2)[rank]
     assert same([shards[rank] / 2], [want])
+    if int(torch.__version__.split(".")[0]) >= 2:
+        fully_sharded(rank, gradients)
+
+
+def fully_sharded(rank, gradients):
+    """First a step that is refused, whose backward pass all ranks leave out, then a good one."""
+    from torch.distributed.fsdp import FullyShardedDataParallel
+
+    sharded = FullyShardedDataParallel(model(), device_id=torch.device("cpu"), use_orig_params=True)
+    step = RankingLoss(CONFIG, group="fsdp", on_refused="zero")
+    features, labels, lengths = data(rank)
+    bad = features.clone()
+    bad[0, 0] = math.nan if rank == 1 else 0
+    step(sharded(bad), labels, lengths)
+    assert step.refused
+    step(sharded(features), labels, lengths).backward()
+    with FullyShardedDataParallel.summon_full_params(sharded, with_grads=True):
+        assert same([p.grad for p in sharded.parameters()], gradients)
 
 
 def refused_steps_raise_on_all_ranks(rank):

@@ -9,6 +9,7 @@ import time
 
 import numpy as np
 import pytest
+from daemon import Daemon
 from ranks import BCE, Ranks, fill, fresh
 
 import lossd
@@ -234,6 +235,26 @@ def test_batches_that_grow_and_shrink_keep_their_buffers(way):
             assert result.local.candidates == count and len(result.tasks["t"].gradient) == count
             del batch, result
         assert len(addresses) <= 2  # of two slots
+
+
+@pytest.mark.parametrize("transport", ["shared_memory", "http_protobuf"])
+def test_a_daemon_that_was_killed_is_found_again(transport):
+    """The open call is answered by the next daemon, and arrays that show the buffers go on showing them."""
+    daemon = Daemon()
+    with Ranks(2, BCE, address=daemon.unix, transport=transport) as group:
+        for step in range(3):
+            batches = [fill(client, [2], [0, 0], [1, 1]) for client in group.clients]
+            logits = batches[0].tasks["t"].logits
+            waiting = group.pool.submit(group[0].compute, batches[0], step)
+            time.sleep(0.1)
+            daemon.kill()
+            daemon.start()
+            second = group[1].compute(batches[1], step)
+            first = waiting.result(30)
+            assert (first.step, second.step) == (step, step) and first.loss == pytest.approx(LN2)
+            assert first.world.candidates == 4 and first.tasks["t"].gradient.tolist() == [-0.25, -0.25]
+            assert logits.tolist() == [0, 0] and np.shares_memory(logits, batches[0].tasks["t"].logits)
+    daemon.stop()
 
 
 def test_close_waits_for_arrays(way):

@@ -96,10 +96,11 @@ class RankingLoss(torch.nn.Module):
     config         a GroupConfig as a dict or as JSON
     client         a lossd.Client that has not joined yet; None: a new one, of LOSSD_ADDR
     on_refused     what a step does that is refused since logits are NaN or infinite, this rank's or another one's.
-                   "raise": lossd.Error. "zero": loss 0 without gradients. All ranks of the step see it refused, so
-                   that all of them go on; `refused` then says so, for a loop that leaves out optimizer.step(). After
-                   an announcement it concerns the rank with such logits alone: the others' gradients stand, and
-                   those of this rank are missing from the mean. Whatever else is wrong raises.
+                   "raise": lossd.Error. "zero": loss 0 without gradients, and all ranks go on, since all see the step
+                   refused. `refused` then says so, for a loop that leaves out optimizer.step(), or loss.backward(),
+                   too: FSDP takes no backward pass without gradients, as DDP does. After an announcement it
+                   concerns the rank with such logits alone (not for FSDP): the others' gradients stand, and those of this rank are
+                   missing from the mean. Whatever else is wrong raises.
     process_group  of torch.distributed, whose ranks are the group's; None: the default one
     membership     as of Client.join. Where RANK is not set and torch.distributed is initialized, rank and world_size
                    are its
