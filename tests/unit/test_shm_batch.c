@@ -89,7 +89,6 @@ START_TEST(columns_stay_where_they_lie)
     lab.tasks[1].log_scale = 2.5;
     lab.head->label_bits = 2176;
     ck_assert_msg(read_it(&lab) == LOSSD_OK, "%s: %s", lab.err.field, lab.err.message);
-    ck_assert_uint_eq(lab.batch.num_tasks, 2);
     ck_assert_float_eq(lab.batch.gradient_scale, 2);
     ck_assert(!lab.batch.skip_gradient);
     check_place(&lab, lab.batch.label_bits, 2176);
@@ -111,9 +110,6 @@ START_TEST(columns_stay_where_they_lie)
     task = &lab.batch.tasks[0];
     ck_assert_uint_eq(task->num_logits, 5);
     ck_assert_uint_eq(task->num_weights, 0);
-    ck_assert_ptr_null(task->weights);
-    ck_assert_ptr_null(task->sessions);
-    ck_assert(!task->has_log_scale);
     tear_down(&lab);
 }
 END_TEST
