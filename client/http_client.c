@@ -8,7 +8,11 @@
 #include <string.h>
 #include <strings.h>
 
-enum { CONNECT_TIMEOUT_MS = 10000 };
+enum {
+    CONNECT_TIMEOUT_MS = 10000,
+    BUFFER_BYTES = 512 << 10,       /* of one send or receive; the default is an eighth of it, or less */
+    MAX_FORESEEN_BYTES = 256 << 20, /* that are believed to come because the head of an answer says so */
+};
 
 struct http_client {
     CURL *curl;
@@ -18,6 +22,7 @@ struct http_client {
 
 /* What arrives while a call runs. */
 struct answer {
+    CURL *curl;
     uint8_t *bytes;
     size_t size;
     size_t capacity;
@@ -87,6 +92,17 @@ static char *origin_of(const char *address)
     return origin;
 }
 
+/* Room for the first bytes of an answer, and for all of it where its length is told. */
+static size_t first_capacity(const struct answer *answer, size_t more)
+{
+    curl_off_t length = 0;
+
+    if (curl_easy_getinfo(answer->curl, CURLINFO_CONTENT_LENGTH_DOWNLOAD_T, &length) != CURLE_OK || length < 0 ||
+        length > MAX_FORESEEN_BYTES || (size_t)length > answer->limit || (size_t)length < more)
+        return more + 1;
+    return (size_t)length + 1;
+}
+
 static size_t receive(char *bytes, size_t size, size_t count, void *context)
 {
     struct answer *answer = context;
@@ -97,7 +113,7 @@ static size_t receive(char *bytes, size_t size, size_t count, void *context)
         return 0;
     }
     if (answer->size + more + 1 > answer->capacity) {
-        const size_t capacity = 2 * answer->capacity + more + 1;
+        const size_t capacity = answer->capacity == 0 ? first_capacity(answer, more) : 2 * answer->capacity + more + 1;
         uint8_t *grown = realloc(answer->bytes, capacity);
 
         if (grown == NULL)
@@ -124,6 +140,8 @@ static bool set_up(struct http_client *client, const char *address)
     ok = ok && curl_easy_setopt(curl, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1) == CURLE_OK;
     ok = ok && curl_easy_setopt(curl, CURLOPT_CONNECTTIMEOUT_MS, (long)CONNECT_TIMEOUT_MS) == CURLE_OK;
     ok = ok && curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, receive) == CURLE_OK;
+    ok = ok && curl_easy_setopt(curl, CURLOPT_BUFFERSIZE, (long)BUFFER_BYTES) == CURLE_OK;
+    ok = ok && curl_easy_setopt(curl, CURLOPT_UPLOAD_BUFFERSIZE, (long)BUFFER_BYTES) == CURLE_OK;
     if (path != NULL)
         ok = ok && curl_easy_setopt(curl, CURLOPT_UNIX_SOCKET_PATH, path) == CURLE_OK;
     return ok;
@@ -254,6 +272,7 @@ enum http_result http_client_call(struct http_client *client, const struct http_
                                   struct http_response *response, struct http_error *err)
 {
     struct answer answer = {
+        .curl = client->curl,
         .limit = request->max_answer_bytes == 0 ? HTTP_DEFAULT_ANSWER_BYTES : request->max_answer_bytes,
     };
     struct curl_slist *headers = NULL;
