@@ -8,8 +8,11 @@ import threading
 from harness import BUILD
 
 AUTO, SHARED_MEMORY, PROTOBUF, JSON = range(4)
+TRANSPORTS = [SHARED_MEMORY, PROTOBUF, JSON]
 F32, F16, BF16 = range(3)
 PLANES, ROWS = range(2)
+
+BCE = {"tasks": [{"name": "a", "losses": [{"binaryCrossEntropy": {}}]}]}
 
 PROGRAM = BUILD / "tests" / "client_shell"
 
@@ -23,12 +26,13 @@ class ClientFailure(Exception):
 
 
 class Trainer:
-    def __init__(self, address="-", transport=AUTO, slots=0, timeout_ms=0, reconnect_ms=0, no_spin=0, env=None):
+    def __init__(self, address="-", transport=AUTO, slots=0, timeout_ms=0, reconnect_ms=0, no_spin=0, expected=(0, 0),
+                 env=None):
         environment = {k: v for k, v in os.environ.items() if not k.startswith("LOSSD_")}
         self.process = subprocess.Popen(
             [PROGRAM], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**environment, **(env or {})}
         )
-        self.options = (address, transport, slots, timeout_ms, reconnect_ms, no_spin)
+        self.options = (address, transport, slots, timeout_ms, reconnect_ms, no_spin, *expected)
 
     def __enter__(self):
         return self

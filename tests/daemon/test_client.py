@@ -4,12 +4,11 @@ import json
 
 import pytest
 
-from client_program import AUTO, BF16, F16, F32, JSON, PLANES, PROTOBUF, ROWS, SHARED_MEMORY, ClientFailure, Trainer, computed
+from client_program import (
+    BCE, BF16, F16, F32, PLANES, ROWS, SHARED_MEMORY, TRANSPORTS, ClientFailure, Trainer, computed,
+)
 from harness import fresh
 
-TRANSPORTS = [SHARED_MEMORY, PROTOBUF, JSON]
-
-BCE = {"tasks": [{"name": "a", "losses": [{"binaryCrossEntropy": {}}]}]}
 MANY = {
     "tasks": [
         {"name": "click", "losses": [{"binaryCrossEntropy": {}}, {"weight": 0.5, "l2Loss": {}}]},

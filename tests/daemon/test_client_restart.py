@@ -14,10 +14,9 @@ import time
 
 import pytest
 
-from client_program import JSON, PROTOBUF, SHARED_MEMORY, ClientFailure, Lines, Trainer
+from client_program import JSON, PROTOBUF, SHARED_MEMORY, TRANSPORTS, ClientFailure, Lines, Trainer
 from harness import BUILD
 
-TRANSPORTS = [SHARED_MEMORY, PROTOBUF, JSON]
 LISTWISE = {"tasks": [{"name": "a", "losses": [{"binaryCrossEntropy": {}}, {"l2Loss": {}}]}]}
 KILLS = int(os.environ.get("LOSSD_KILLS", "12"))
 
@@ -226,7 +225,7 @@ def test_joining_waits_for_a_daemon_that_comes_later():
             trainer.join_opened("g", 0, 1, LISTWISE)
         assert caught.value.reason == "CANNOT_CONNECT"
         trainer.tell("close")
-        trainer.options = (*trainer.options[:4], 20000, 0)
+        trainer.options = (*trainer.options[:4], 20000)
         trainer.open()
         late = threading.Timer(0.3, lambda: None)
         late.start()

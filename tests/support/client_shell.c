@@ -2,7 +2,7 @@
  * A trainer that does what it is told, a command a line, through liblossd, and says what came of it, a line of JSON
  * each. Floats are hexadecimal, so that they are the same bits on the other side.
  *
- *   open ADDRESS TRANSPORT SLOTS TIMEOUT_MS RECONNECT_MS NO_SPIN    environment
+ *   open ADDRESS TRANSPORT SLOTS TIMEOUT_MS RECONNECT_MS NO_SPIN MAX_REQUESTS MAX_CANDIDATES    environment
  *   join GROUP RANK WORLD_SIZE CONFIG    ("-": none)                leave    close
  *   begin REQUESTS CANDIDATES LOGITS_TYPE GRADIENT_TYPE LAYOUT WEIGHTED    use BATCH (in the order of begin)
  *   fill SEED    columns    counts REQUESTS CANDIDATES    logit TASK INDEX VALUE    log_scale TASK VALUE
@@ -80,8 +80,9 @@ static void do_open(struct shell *shell, const char *words)
     char address[512];
     int transport = 0;
 
-    (void)sscanf(words, "%511s %d %u %" SCNu64 " %" SCNu64 " %u", address, &transport, &options.num_slots,
-                 &options.timeout_ms, &options.reconnect_ms, &options.no_spin);
+    (void)sscanf(words, "%511s %d %u %" SCNu64 " %" SCNu64 " %u %u %u", address, &transport, &options.num_slots,
+                 &options.timeout_ms, &options.reconnect_ms, &options.no_spin, &options.max_requests,
+                 &options.max_candidates);
     options.address = strcmp(address, "-") == 0 ? NULL : address;
     options.transport = (enum lossd_transport)transport;
     say(lossd_client_open(&options, &shell->client, &why), &why);

@@ -1,0 +1,90 @@
+"""What liblossd does where the daemon has no shared memory, no room, or no answer."""
+
+import pathlib
+import signal
+import time
+
+import pytest
+
+from client_program import AUTO, BCE, PROTOBUF, SHARED_MEMORY, TRANSPORTS, ClientFailure, Trainer
+from harness import fresh
+
+
+def test_where_the_daemon_shares_no_memory(start):
+    daemon = start({"shared_memory": False})
+    with Trainer(daemon.unix, AUTO) as trainer:
+        assert trainer.join(fresh("client"), 0, 1, BCE)["transport"] == PROTOBUF
+        trainer.begin(1, 4, fill=1)
+        trainer.tell("compute", 0)
+    with Trainer(daemon.unix, SHARED_MEMORY, reconnect_ms=100) as trainer:
+        trainer.open()
+        with pytest.raises(ClientFailure) as caught:
+            trainer.join_opened(fresh("client"), 0, 1, BCE)
+        assert (caught.value.code, caught.value.reason) == (14, "CANNOT_CONNECT")
+    with Trainer(daemon.tcp, SHARED_MEMORY) as trainer:
+        assert trainer.refused("open", *trainer.options).reason == "BAD_ADDRESS"
+
+
+def test_the_environment_says_where_and_for_how_long(daemon):
+    with Trainer("-", AUTO, env={"LOSSD_ADDR": daemon.unix, "LOSSD_TIMEOUT_MS": "100"}) as trainer:
+        assert trainer.join(fresh("client"), 0, 2, BCE)["transport"] == SHARED_MEMORY
+        trainer.begin(1, 4, fill=1)
+        assert trainer.refused("compute", 0).reason == "PEER_WAIT_DEADLINE"
+    with Trainer("-", AUTO, env={"LOSSD_ADDR": daemon.tcp}) as trainer:
+        assert trainer.join(fresh("client"), 0, 1, BCE)["transport"] == PROTOBUF
+
+
+def test_limits_of_buffers_are_named_and_smaller_batches_go_on(start):
+    daemon = start({"limits": {"region_bytes": 1 << 20, "shared_memory_clients": 1}})
+    with Trainer(daemon.unix, SHARED_MEMORY) as trainer:
+        trainer.join(fresh("client"), 0, 1, BCE)
+        trainer.begin(1, 1000, fill=1)
+        want = trainer.tell("compute", 0)
+        failure = trainer.refused("begin", 1, 100000, 0, 0, 0, 0)
+        assert (failure.code, failure.reason, failure.metadata) == (8, "LIMIT_EXCEEDED", {"limit": "region_bytes"})
+        trainer.begin(1, 1000, fill=1)
+        assert trainer.tell("compute", 1)["loss"] == want["loss"]
+        trainer.begin(1, 40000, fill=1)
+        trainer.tell("compute", 2)
+        with Trainer(daemon.unix, AUTO, reconnect_ms=100) as other:
+            other.open()
+            with pytest.raises(ClientFailure) as caught:
+                other.join_opened(fresh("client"), 0, 1, BCE)
+            assert caught.value.metadata["limit"] == "shared_memory_clients", caught.value
+
+
+def test_buffers_of_the_expected_size_are_made_when_joining(start):
+    daemon = start()
+    with Trainer(daemon.unix, SHARED_MEMORY, expected=(10, 50000)) as trainer:
+        trainer.join(fresh("client"), 0, 1, BCE)
+        region = daemon.metric("lossd_region_bytes")
+        assert region > 2 * 50000 * 12
+        trainer.begin(10, 50000, fill=1)
+        trainer.tell("compute", 0)
+        assert daemon.metric("lossd_region_bytes") == region
+
+
+def stop(process):
+    """SIGSTOP, and wait until no thread runs any more."""
+    process.send_signal(signal.SIGSTOP)
+    threads = list(pathlib.Path(f"/proc/{process.pid}/task").glob("*/stat"))
+    while any(file.read_text().rsplit(")", 1)[1].split()[0] != "T" for file in threads):
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_a_daemon_that_hangs_is_left_and_found_again(start, transport):
+    daemon = start()
+    with Trainer(daemon.unix, transport, timeout_ms=200) as trainer:
+        trainer.join(fresh("client"), 0, 1, BCE)
+        trainer.begin(1, 50, fill=1)
+        want = trainer.tell("compute", 0)
+        trainer.begin(1, 50, fill=1)
+        stop(daemon.process)
+        try:
+            failure = trainer.refused("compute", 1)
+        finally:
+            daemon.process.send_signal(signal.SIGCONT)
+        assert (failure.code, failure.reason) == (4, "NO_ANSWER")
+        answer = trainer.tell("compute", 1)
+        assert (answer["loss"], answer["tasks"]) == (want["loss"], want["tasks"])
