@@ -208,12 +208,15 @@ END_TEST
 /* As systemd does it: descriptor 3 is a bound socket of this type. */
 static enum lossd_status inherit(int family, int type, struct listener *listener, size_t *count)
 {
-    struct sockaddr_un local = {.sun_family = AF_UNIX, .sun_path = "/tmp/lossd-test-inherited.sock"};
+    struct sockaddr_un local = {.sun_family = AF_UNIX};
     const int fd = socket(family, type, 0);
     struct lossd_error err;
+    char address[64];
     char pid[16];
 
     error_init(&err);
+    make_path(address);
+    (void)snprintf(local.sun_path, sizeof local.sun_path, "%s", address + 5);
     (void)unlink(local.sun_path);
     if (family == AF_UNIX) {
         ck_assert_int_eq(bind(fd, (struct sockaddr *)&local, sizeof local), 0);
@@ -231,18 +234,20 @@ static enum lossd_status inherit(int family, int type, struct listener *listener
 START_TEST(an_inherited_socket_is_told_by_its_type)
 {
     struct listener listener;
+    char address[64];
     size_t count;
 
+    make_path(address);
     ck_assert_int_eq(inherit(AF_UNIX, SOCK_STREAM, &listener, &count), LOSSD_OK);
     ck_assert(!listener.is_records);
     listener_close(&listener);
     ck_assert_int_eq(inherit(AF_UNIX, SOCK_SEQPACKET, &listener, &count), LOSSD_OK);
     ck_assert_uint_eq(count, 1);
     ck_assert(listener.is_records);
-    ck_assert_str_eq(listener.address, "unix:/tmp/lossd-test-inherited.sock");
+    ck_assert_str_eq(listener.address, address);
     listener_close(&listener);
-    ck_assert_int_eq(access("/tmp/lossd-test-inherited.sock", F_OK), 0); /* systemd's, not ours */
-    (void)unlink("/tmp/lossd-test-inherited.sock");
+    ck_assert_int_eq(access(address + 5, F_OK), 0); /* systemd's, not ours */
+    (void)unlink(address + 5);
     ck_assert_int_eq(inherit(AF_INET, SOCK_DGRAM, &listener, &count), LOSSD_INTERNAL);
     ck_assert_uint_eq(count, 0);
 }
