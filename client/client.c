@@ -28,27 +28,29 @@ enum lossd_code client_end(const struct lossd_client *client, enum lossd_code co
     return code;
 }
 
-/* Any number does where the system has none yet: it only keeps clients apart. */
-static uint64_t random_number(void)
+static enum lossd_code draw(struct lossd_client *client, uint64_t *number)
 {
-    uint64_t number;
-
-    if (getrandom(&number, sizeof number, GRND_NONBLOCK) != (ssize_t)sizeof number)
-        number = (uint64_t)clock_now_ns();
-    return number;
+    if (getrandom(number, sizeof *number, 0) == (ssize_t)sizeof *number)
+        return LOSSD_CODE_OK;
+    return failure_set(&client->failure, OWN_INTERNAL, "", "the system has no random numbers");
 }
 
 static enum lossd_code open_client(struct lossd_client *client, const struct lossd_options *options)
 {
     enum lossd_code code = settings_read(options, &client->settings, &client->failure);
+    uint64_t seed = 0;
 
+    if (code == LOSSD_CODE_OK)
+        code = draw(client, &client->instance);
+    if (code == LOSSD_CODE_OK)
+        code = draw(client, &seed);
     if (code == LOSSD_CODE_OK)
         code = rpc_open(client->settings.address, client->settings.ca_file, &client->rpc, &client->failure);
     if (code != LOSSD_CODE_OK)
         return code;
     client->rpc->is_json = client->settings.transport == LOSSD_TRANSPORT_HTTP_JSON;
     arena_init(&client->arena, ARENA_BYTES, NULL);
-    backoff_init(&client->outage.backoff, random_number());
+    backoff_init(&client->outage.backoff, seed);
     return LOSSD_CODE_OK;
 }
 

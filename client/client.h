@@ -37,6 +37,7 @@ enum link_state {
 struct lossd_client {
     struct settings settings;
     struct rpc *rpc;
+    uint64_t instance; /* of the memberships that bring none: a join that failed half-way is then the same again */
 
     bool is_joined;
     struct lossd_membership me; /* with instance; config is not set */

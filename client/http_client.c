@@ -2,6 +2,7 @@
 #include "client/http_client.h"
 
 #include <curl/curl.h>
+#include <fcntl.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -126,6 +127,14 @@ static size_t receive(char *bytes, size_t size, size_t count, void *context)
     return more;
 }
 
+/* Programs that this process starts have no business with the connection. */
+static int close_on_exec(void *context, curl_socket_t fd, curlsocktype purpose)
+{
+    (void)context;
+    (void)purpose;
+    return fcntl(fd, F_SETFD, FD_CLOEXEC) == 0 ? CURL_SOCKOPT_OK : CURL_SOCKOPT_ERROR;
+}
+
 /* What stays the same for all calls of a client. */
 static bool set_up(struct http_client *client, const char *address)
 {
@@ -140,6 +149,7 @@ static bool set_up(struct http_client *client, const char *address)
     ok = ok && curl_easy_setopt(curl, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1) == CURLE_OK;
     ok = ok && curl_easy_setopt(curl, CURLOPT_CONNECTTIMEOUT_MS, (long)CONNECT_TIMEOUT_MS) == CURLE_OK;
     ok = ok && curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, receive) == CURLE_OK;
+    ok = ok && curl_easy_setopt(curl, CURLOPT_SOCKOPTFUNCTION, close_on_exec) == CURLE_OK;
     ok = ok && curl_easy_setopt(curl, CURLOPT_BUFFERSIZE, (long)BUFFER_BYTES) == CURLE_OK;
     ok = ok && curl_easy_setopt(curl, CURLOPT_UPLOAD_BUFFERSIZE, (long)BUFFER_BYTES) == CURLE_OK;
     if (path != NULL)

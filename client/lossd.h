@@ -163,7 +163,7 @@ struct lossd_membership {
     uint32_t nnodes; /* 0: 1 */
     uint32_t node_rank;
     char master_addr[256]; /* node 0's daemon, host:port, where nnodes > 1 */
-    uint64_t instance;     /* of this process; 0: a random one. Makes it harmless to join again */
+    uint64_t instance;     /* of this process; 0: a random one of the client. Makes it harmless to join again */
     const char *config;    /* GroupConfig as JSON (ProtoJSON); NULL for groups that the daemon's file declares */
 };
 

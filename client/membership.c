@@ -1,7 +1,6 @@
 /* Joining a group, choosing the way to its daemon, leaving. */
 #include <stdio.h>
 #include <string.h>
-#include <sys/random.h>
 
 #include "base/clock.h"
 #include "client/client.h"
@@ -101,9 +100,8 @@ static enum lossd_code take_membership(struct lossd_client *client, const struct
     client->me.config = NULL;
     client->me.group[sizeof client->me.group - 1] = '\0';
     client->me.master_addr[sizeof client->me.master_addr - 1] = '\0';
-    if (client->me.instance == 0 &&
-        getrandom(&client->me.instance, sizeof client->me.instance, 0) != (ssize_t)sizeof client->me.instance)
-        return failure_set(&client->failure, OWN_INTERNAL, "instance", "the system has no random numbers");
+    if (client->me.instance == 0)
+        client->me.instance = client->instance;
     if (membership->config == NULL)
         return LOSSD_CODE_OK;
     return config_from_json(membership->config, &client->arena, &client->config_message, &client->config,
@@ -137,17 +135,18 @@ static enum lossd_code leave(struct lossd_client *client)
 /* Where the daemon is another one, somebody may still wait for the last step there. */
 static enum lossd_code leave_persistently(struct lossd_client *client)
 {
-    enum lossd_code code = leave(client);
+    enum lossd_code code;
 
-    while (code != LOSSD_CODE_OK && client_lost_link(client)) {
+    for (;;) {
+        if (client->link == LINK_UP && client->owes_last)
+            (void)client_repeat_last(client, clock_after_ms(clock_now_ns(), LEAVE_GRACE_MS));
+        code = leave(client);
+        if (code == LOSSD_CODE_OK || !client_lost_link(client))
+            return code;
         code = client_connect(client, NO_DEADLINE);
         if (code != LOSSD_CODE_OK)
             return code;
-        if (client->owes_last)
-            (void)client_repeat_last(client, clock_after_ms(clock_now_ns(), LEAVE_GRACE_MS));
-        code = leave(client);
     }
-    return code;
 }
 
 enum lossd_code lossd_leave(struct lossd_client *client, struct lossd_failure *failure)

@@ -172,7 +172,7 @@ static enum lossd_code join_other(struct lossd_client *client)
     if (strcmp(joined.config_digest, client->member.config_digest) != 0) {
         error_init(&err);
         (void)error_set(&err, LOSSD_CONFIG_DIGEST_MISMATCH, "config",
-                        "of the group has another digest since the daemon was started anew");
+                        "has another digest since the daemon was started anew");
         error_add_metadata(&err, "mine", "%s", client->member.config_digest);
         error_add_metadata(&err, "first_seen", "%s", joined.config_digest);
         return failure_from_error(&client->failure, &err);

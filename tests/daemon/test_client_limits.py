@@ -88,3 +88,19 @@ def test_a_daemon_that_hangs_is_left_and_found_again(start, transport):
         assert (failure.code, failure.reason) == (4, "NO_ANSWER")
         answer = trainer.tell("compute", 1)
         assert (answer["loss"], answer["tasks"]) == (want["loss"], want["tasks"])
+
+
+def test_a_join_that_failed_half_way_is_the_same_again(start):
+    """The rank was a member already: another one would have begun a new generation."""
+    daemon = start({"limits": {"shared_memory_clients": 1}})
+    group = fresh("client")
+    with Trainer(daemon.unix, SHARED_MEMORY) as first, Trainer(daemon.unix, SHARED_MEMORY, reconnect_ms=100) as second:
+        assert first.join(group, 0, 2, BCE)["generation"] == 1
+        second.open()
+        with pytest.raises(ClientFailure):
+            second.join_opened(group, 1, 2, BCE)
+        assert daemon.client.group(group).ranks[1].state != 1
+        first.tell("close")
+        while daemon.metric("lossd_shared_memory_clients") > 0:
+            time.sleep(0.01)
+        assert second.join_opened(group, 1, 2, BCE)["generation"] == 1

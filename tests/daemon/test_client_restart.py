@@ -184,6 +184,24 @@ def test_batches_stay_where_they_are_over_a_restart():
         end([trainer])
 
 
+def test_leaving_after_an_announcement_has_found_the_new_daemon():
+    with mortal() as daemon:
+        trainers = ranks_of(daemon, SHARED_MEMORY)
+        for trainer in trainers:
+            trainer.begin(2, 9, fill=1)
+            trainer.start("compute", 0)
+        for trainer in trainers:
+            trainer.answer()
+        daemon.kill()
+        daemon.start()
+        trainers[0].tell("announce", 1, 2, 9)
+        trainers[0].start("leave")
+        assert trainers[1].tell("compute", 0)["step"] == 0
+        trainers[0].answer()
+        trainers[0].end()
+        end(trainers[1:])
+
+
 @pytest.mark.parametrize("transport", TRANSPORTS)
 def test_a_daemon_that_stays_away(transport):
     with mortal() as daemon:

@@ -2,8 +2,11 @@
 #include "client/transport.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -34,7 +37,6 @@ static const struct group_config config = {.tasks = tasks, .num_tasks = 2};
 static const struct member member = {
     .group = "some", .rank = 3, .generation = 9, .config_digest = DIGEST, .config = &config, .num_terms = 3};
 
-/* What a call needs, and what comes of it. */
 struct lab {
     struct shm_daemon daemon;
     struct transport *transport;
@@ -297,6 +299,28 @@ START_TEST(a_daemon_that_fails_in_a_call_is_left_and_attached_to_again)
 }
 END_TEST
 
+/* Of the sockets of this process that one whose peer is the listener's. */
+START_TEST(a_program_that_is_started_gets_no_connection)
+{
+    int found = 0;
+    struct lab lab;
+
+    lab_init(&lab, true);
+    ck_assert_int_eq(attach(&lab), LOSSD_CODE_OK);
+    for (int fd = 0; fd < 64; fd++) {
+        struct sockaddr_un peer = {.sun_path = ""};
+        socklen_t length = sizeof peer;
+
+        if (getpeername(fd, (struct sockaddr *)&peer, &length) != 0 || strcmp(peer.sun_path, lab.daemon.path) != 0)
+            continue;
+        found++;
+        ck_assert_int_ne(fcntl(fd, F_GETFD) & FD_CLOEXEC, 0);
+    }
+    ck_assert_int_eq(found, 1);
+    lab_finish(&lab);
+}
+END_TEST
+
 START_TEST(an_answer_counts_though_the_daemon_is_gone)
 {
     struct lab lab;
@@ -367,6 +391,7 @@ int main(void)
     tcase_add_test(tcase, a_failure_without_any_end_is_cut);
     tcase_add_loop_test(tcase, a_daemon_that_fails_in_a_call_is_left_and_attached_to_again, 0,
                         sizeof bad_calls / sizeof bad_calls[0]);
+    tcase_add_test(tcase, a_program_that_is_started_gets_no_connection);
     tcase_add_test(tcase, an_answer_counts_though_the_daemon_is_gone);
     tcase_add_test(tcase, a_larger_block_keeps_what_was_in_the_one_before);
     tcase_add_test(tcase, a_region_that_is_laid_out_otherwise_takes_nobodys_place);

@@ -2,6 +2,7 @@
 #include "client/http_client.h"
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -159,6 +160,39 @@ START_TEST(a_client_keeps_its_connection_between_calls)
     http_peer_stop(&server);
     ck_assert_int_eq(server.requests, 3);
     ck_assert_int_eq(server.connections, 1);
+}
+END_TEST
+
+/* Of the sockets of this process that one whose peer is the listener. */
+START_TEST(a_program_that_is_started_gets_no_connection)
+{
+    struct http_peer server = http_peer_tcp();
+    const struct http_request request = {.path = "/"};
+    struct http_response response = {0};
+    struct http_client *client;
+    struct http_error err;
+    char address[128];
+    int found = 0;
+
+    http_peer_start(&server, OK_ANSWER);
+    client = open_client(server.address);
+    ck_assert_int_eq(http_client_call(client, &request, &response, &err), HTTP_OK);
+    for (int fd = 0; fd < 64; fd++) {
+        struct sockaddr_in peer;
+        socklen_t length = sizeof peer;
+
+        if (getpeername(fd, (struct sockaddr *)&peer, &length) != 0 || peer.sin_family != AF_INET)
+            continue;
+        (void)snprintf(address, sizeof address, "127.0.0.1:%d", ntohs(peer.sin_port));
+        if (strcmp(address, server.address) != 0)
+            continue;
+        found++;
+        ck_assert_int_ne(fcntl(fd, F_GETFD) & FD_CLOEXEC, 0);
+    }
+    ck_assert_int_eq(found, 1);
+    http_client_close(client);
+    http_response_finish(&response);
+    http_peer_stop(&server);
 }
 END_TEST
 
@@ -324,6 +358,7 @@ int main(void)
     tcase_add_test(tcase, a_large_body_is_sent_without_asking_first);
     tcase_add_test(tcase, without_a_media_type_it_is_a_get);
     tcase_add_test(tcase, a_client_keeps_its_connection_between_calls);
+    tcase_add_test(tcase, a_program_that_is_started_gets_no_connection);
     tcase_add_test(tcase, every_form_of_address_reaches_the_server);
     tcase_add_test(tcase, a_unix_socket_is_reached_by_its_path);
     tcase_add_test(tcase, addresses_that_are_none_are_refused_with_the_forms_that_are);
