@@ -254,6 +254,7 @@ def test_a_daemon_that_was_killed_is_found_again(transport):
             assert (first.step, second.step) == (step, step) and first.loss == pytest.approx(LN2)
             assert first.world.candidates == 4 and first.tasks["t"].gradient.tolist() == [-0.25, -0.25]
             assert logits.tolist() == [0, 0] and np.shares_memory(logits, batches[0].tasks["t"].logits)
+        del logits  # or the group is left when it goes, and the daemon is not there any more
     daemon.stop()
 
 
@@ -268,6 +269,37 @@ def test_close_waits_for_arrays(way):
     for call in (lambda: client.generation, client.leave, lambda: client.batch(1, 1)):
         with pytest.raises(RuntimeError, match="closed"):
             call()
+
+
+def test_leaving_waits_for_arrays_too(way):
+    """The buffers of a client that has left are gone: arrays that show them would be of memory that is not there."""
+    name = fresh()
+    client = lossd.Client(**way)
+    client.join(BCE, group=name, rank=0, world_size=1)
+    batch = fill(client, [2], [0, 0], [1, 1])
+    result = client.compute(batch)
+    gradient = result.tasks["t"].gradient
+    client.leave()
+    assert gradient.tolist() == [-0.25, -0.25]
+    for touch in (
+        lambda: batch.lengths,
+        lambda: batch.gradient_scale,
+        lambda: batch.tasks["t"].num_class,
+        lambda: result.local,
+    ):
+        with pytest.raises(RuntimeError, match="gone"):
+            touch()
+    with pytest.raises(lossd.Error, match="BAD_CALL"):
+        client.leave()
+    generation = client.join(BCE, group=fresh(), rank=0, world_size=1)
+    assert generation > 0 and gradient.tolist() == [-0.25, -0.25]
+    with lossd.Client(**way) as other:
+        other.join(BCE, group=name, rank=0, world_size=1, instance=1)
+        before = other.generation
+        del gradient
+        gc.collect()  # the first client leaves now, of a generation that is over
+        assert other.compute(fill(other, [1], [0], [1])).loss == pytest.approx(LN2) and other.generation == before
+    client.leave()
 
 
 def test_a_context_leaves_the_group_unless_there_is_an_exception(daemon):

@@ -342,10 +342,14 @@ def test_names_with_dots_are_parameters_of_their_own(make):
 def test_leaving_frees_the_memory(make):
     step = make(BCE)
     loss = step(logits(7), LABELS[:, 0], LENGTHS)
+    waiting = logits(7)
+    late = step(waiting, LABELS[:, 0], LENGTHS)
     step.leave()
-    del loss
-    gc.collect()
     assert step.client.closed
+    late.backward()
+    assert torch.allclose(waiting.grad, (torch.sigmoid(waiting) - LABELS[:, 0]).detach() / 7, rtol=1e-5)
+    del loss, late
+    gc.collect()
 
 
 @pytest.mark.skipif(not hasattr(torch, "compile"), reason="this version of PyTorch does not compile")

@@ -166,6 +166,7 @@ class TaskColumns:
 
     @property
     def num_class(self) -> int:
+        self.batch.check_alive()
         return self.batch.slot.tasks[self.index].num_class
 
     @property
@@ -246,6 +247,7 @@ class Batch:
     @property
     def gradient_scale(self) -> float:
         """Multiplies gradients, not losses; 1 at first."""
+        self.check_alive()
         return self.slot.struct.gradient_scale
 
     @gradient_scale.setter
@@ -256,6 +258,7 @@ class Batch:
     @property
     def skip_gradient(self) -> bool:
         """Losses alone; False at first."""
+        self.check_alive()
         return self.slot.struct.skip_gradient != 0
 
     @skip_gradient.setter

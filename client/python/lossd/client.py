@@ -56,7 +56,7 @@ class Client:
         self._library = _library.load()
         self._failure = _structs.Failure()
         self._failure_at = ctypes.addressof(self._failure)
-        options = _structs.Options(
+        self._options = _structs.Options(
             struct_bytes=ctypes.sizeof(_structs.Options),
             address=address.encode() if address is not None else None,
             ca_file=ca_file.encode() if ca_file is not None else None,
@@ -68,10 +68,7 @@ class Client:
             max_requests=max_requests,
             max_candidates=max_candidates,
         )
-        pointer = ctypes.c_void_p()
-        self._check(self._library.lossd_client_open(options, ctypes.byref(pointer), self._failure_at))
-        assert pointer.value is not None
-        self._turn = Turn(Handle(self._library, pointer.value))
+        self._turn = Turn(self._open())
         self._num_slots = num_slots
         self._out = ctypes.c_void_p()  # of functions that give a pointer
         self._out_at = ctypes.addressof(self._out)
@@ -150,9 +147,19 @@ class Client:
         return self.generation
 
     def leave(self) -> None:
-        """Leave the group for good: the next step of the others ends with RANK_LEFT. Then join may be called again."""
+        """
+        Leave the group for good: the next step of the others ends with RANK_LEFT. Then join may be called again.
+        Where arrays show memory of the client, the group is left as soon as they are gone.
+        """
         with self._turn as pointer:
-            self._check(self._library.lossd_leave(pointer, self._failure_at))
+            self._retire()
+            if self._joined and self._are_shown():
+                assert self._turn.handle is not None
+                self._turn.handle.leaves = True
+                self._turn.handle = self._open()
+                self._blocks = []  # no longer of this client's
+            else:
+                self._check(self._library.lossd_leave(pointer, self._failure_at))
         self._joined = False
 
     def close(self) -> None:
@@ -262,6 +269,12 @@ class Client:
 
     # Inside.
 
+    def _open(self) -> Handle:
+        pointer = ctypes.c_void_p()
+        self._check(self._library.lossd_client_open(self._options, ctypes.byref(pointer), self._failure_at))
+        assert pointer.value is not None
+        return Handle(self._library, pointer.value)
+
     def _check(self, code: int) -> None:
         if code:
             raise from_failure(self._failure)
@@ -299,8 +312,7 @@ class Client:
         are begun at the capacity: their columns then lie where they lay, and views are made once.
         """
         self._retire()
-        self._blocks[:] = [block for block in self._blocks if block() is not None]
-        if self._blocks:
+        if self._are_shown():
             raise BufferError(
                 f"a batch of {requests} requests and {candidates} candidates needs new buffers, and arrays that show "
                 "the old ones are in use: delete or copy them before, or open the client with max_requests and "
@@ -340,6 +352,11 @@ class Client:
             self._slots[address] = slot
             self._names = slot.names
         return slot
+
+    def _are_shown(self) -> bool:
+        """Whether arrays that others hold show the memory of batches, which are retired."""
+        self._blocks = [block for block in self._blocks if block() is not None]
+        return bool(self._blocks)
 
     def _retire(self) -> None:
         """All batches are gone."""

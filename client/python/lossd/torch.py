@@ -76,12 +76,12 @@ class _Session:
         """A batch. Answers that wait for their backward pass keep their gradients where it takes their memory."""
         form = self.client.form(dtype=dtype, layout=layout, weights=weighted)
         if not self.client.has_room(requests, candidates, form):
-            self._keep(list(self.answers))
+            self.keep(list(self.answers))
         batch = self.client.batch_of(form, requests, candidates)
-        self._keep([batch.slot.address])
+        self.keep([batch.slot.address])
         return batch
 
-    def _keep(self, addresses: list[int]) -> None:
+    def keep(self, addresses: list[int]) -> None:
         for address in addresses:
             reference = self.answers.pop(address, None)
             answer = reference() if reference is not None else None
@@ -98,9 +98,9 @@ class RankingLoss(torch.nn.Module):
     on_refused     what a step does that is refused since logits are NaN or infinite, this rank's or another one's.
                    "raise": lossd.Error. "zero": loss 0 without gradients, and all ranks go on, since all see the step
                    refused. `refused` then says so, for a loop that leaves out optimizer.step(), or loss.backward(),
-                   too: FSDP takes no backward pass without gradients, as DDP does. After an announcement it
-                   concerns the rank with such logits alone (not for FSDP): the others' gradients stand, and those of this rank are
-                   missing from the mean. Whatever else is wrong raises.
+                   too: FSDP takes no backward pass without gradients, as DDP does. After an announcement, which is
+                   not for use beside it with FSDP, it concerns the rank with such logits alone: the others' gradients
+                   stand, and those of this rank are missing from the mean. Whatever else is wrong raises.
     process_group  of torch.distributed, whose ranks are the group's; None: the default one
     membership     as of Client.join. Where RANK is not set and torch.distributed is initialized, rank and world_size
                    are its
@@ -233,7 +233,8 @@ class RankingLoss(torch.nn.Module):
         self.client.announce(self.next_step if step is None else step, len(lengths), total)
 
     def leave(self) -> None:
-        """Leave the group for good, and let go of the daemon."""
+        """Leave the group for good, and let go of the daemon. Backward passes that are still to come have theirs."""
+        self._session.keep(list(self._session.answers))
         self.client.leave()
         self.client.close()
 
