@@ -26,7 +26,7 @@ static void drop_records(struct sockets *sockets)
 static enum lossd_status open_beside(struct sockets *sockets, size_t index, struct lossd_error *err)
 {
     const char *address = sockets->all[index].address;
-    char beside[LISTENER_ADDRESS_SIZE];
+    char beside[LISTENER_ADDRESS_SIZE + sizeof LOSSD_SHM_SUFFIX];
     enum lossd_status status;
 
     if (strlen(address + 5) + strlen(LOSSD_SHM_SUFFIX) >= sizeof(((struct sockaddr_un *)NULL)->sun_path)) {
