@@ -12,6 +12,9 @@
 /* Longest deadline of a call, as over HTTP: above the longest step timeout, far below what the clock can't add. */
 #define MAX_CALL_TIMEOUT_NS (INT64_C(25) * 3600 * NS_PER_S)
 
+/* Of results, ahead of their computation: what is more than that is written later in any case. */
+enum { MOST_FETCHED_BYTES = 512 };
+
 static struct shm *shm_of(const struct shm_slot *slot)
 {
     return slot->session->connection->shm;
@@ -59,7 +62,8 @@ static void ring(int fd)
 
 /*
  * The slot is free before the trainer sees the answer, for it may fill it again at once; and the connection is held
- * until the very end, for it may be gone after that.
+ * until the very end, for it may be gone after that. What is written for the trainer is written without anything atomic
+ * in between, which would wait for the lines of the answer while the trainer looks for them.
  */
 static void answer(struct shm_slot *slot)
 {
@@ -69,10 +73,10 @@ static void answer(struct shm_slot *slot)
     struct lossd_shm_answer *shared = slot->answer;
     const uint64_t sequence = slot->sequence;
 
-    shm_fill_answer(shared, &slot->session->layout, slot->call == LOSSD_SHM_COMPUTE, &slot->submission);
     count_call(slot);
     (void)gauge_add(&shm->counters->open_calls, -1);
     (void)atomic_fetch_sub(&shm->open_calls, 1);
+    shm_fill_answer(shared, &slot->session->layout, slot->call == LOSSD_SHM_COMPUTE, &slot->submission);
     atomic_store_explicit(&slot->is_open, false, memory_order_release);
     __atomic_store_n(&shared->sequence, sequence, __ATOMIC_SEQ_CST);
     if (__atomic_load_n(&control->client_sleeps, __ATOMIC_SEQ_CST) != 0)
@@ -172,6 +176,23 @@ static enum lossd_status read_call(struct shm_slot *slot, struct lossd_error *er
     return copy->call == LOSSD_SHM_ANNOUNCE ? announce(slot, copy, err) : read_compute(slot, copy, err);
 }
 
+/*
+ * The lines of an answer that the trainer does not look at meanwhile come to this core while the batch is computed; not
+ * when they are written and the trainer waits for them. Some 100 ns of a step.
+ */
+static void fetch_answer(const struct shm_slot *slot)
+{
+    const struct lossd_shm_attached *layout = &slot->session->layout;
+    const char *answer = (const char *)slot->answer;
+    const size_t end = sizeof *slot->answer + layout->num_tasks * sizeof(struct lossd_shm_task_answer) +
+                       layout->num_terms * sizeof(struct lossd_shm_term);
+
+    __builtin_prefetch(answer + LOSSD_SHM_ALIGNMENT, 1);
+    for (size_t at = sizeof *slot->answer; at < end && at < sizeof *slot->answer + MOST_FETCHED_BYTES;
+         at += LOSSD_SHM_ALIGNMENT)
+        __builtin_prefetch(answer + at, 1);
+}
+
 void shm_slot_take(struct shm_slot *slot, uint64_t sequence)
 {
     struct submission *submission = &slot->submission;
@@ -182,6 +203,7 @@ void shm_slot_take(struct shm_slot *slot, uint64_t sequence)
         submission->done = on_done;
         submission->owner = slot;
         (void)gauge_add(&shm->counters->parked_calls, 1);
+        fetch_answer(slot);
         registry_submit(shm->registry, submission);
         return;
     }

@@ -304,6 +304,16 @@ void shm_connection_receive(struct shm_connection *connection, bool has_ended)
         take_last(connection);
 }
 
+/*
+ * The rest of a submission of one task, in lines that follow that of its sequence: on their way from the trainer's core
+ * together, and not one after the other. Some 80 ns of a step.
+ */
+static void fetch_submission(const struct lossd_shm_submission *submission)
+{
+    __builtin_prefetch((const char *)submission + LOSSD_SHM_ALIGNMENT);
+    __builtin_prefetch((const char *)submission + 2 * LOSSD_SHM_ALIGNMENT);
+}
+
 int shm_connection_serve(struct shm_connection *connection)
 {
     struct shm_session *session = connection->session;
@@ -313,8 +323,10 @@ int shm_connection_serve(struct shm_connection *connection)
     session->bell = __atomic_load_n(&session->control->bell, __ATOMIC_ACQUIRE);
     for (uint32_t s = 0; s < session->layout.num_slots; s++) {
         struct shm_slot *slot = &session->slots[s];
-        const uint64_t sequence = __atomic_load_n(&slot->shared->sequence, __ATOMIC_ACQUIRE);
+        uint64_t sequence;
 
+        fetch_submission(slot->shared);
+        sequence = __atomic_load_n(&slot->shared->sequence, __ATOMIC_ACQUIRE);
         if (sequence == slot->sequence || sequence == 0)
             continue;
         if (atomic_load_explicit(&slot->is_open, memory_order_acquire)) {
