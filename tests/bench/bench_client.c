@@ -140,7 +140,7 @@ int main(int argc, char **argv)
         run_all(&arguments, arguments.place);
         return EXIT_SUCCESS;
     }
-    local_daemon_start(&daemon, arguments.place, "");
+    local_daemon_start(&daemon, arguments.place, "", false);
     run_all(&arguments, daemon.address);
     local_daemon_stop(&daemon);
     return EXIT_SUCCESS;

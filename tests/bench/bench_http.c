@@ -170,7 +170,7 @@ int main(int argc, char **argv)
     if (argc != 2)
         bench_die("usage", "bench_http LOSSD [--markdown]");
     kernel_init(&bench.kernel, WORKLOAD_THREE_TASKS);
-    local_daemon_start(&daemon, argv[1], "");
+    local_daemon_start(&daemon, argv[1], "", false);
     if (http_client_open(daemon.address, &bench.client, &err) != HTTP_OK)
         bench_die(daemon.address, err.message);
     call(&bench, "/lossd.v1.GroupService/JoinGroup", CODEC_JSON, (const uint8_t *)join, strlen(join));

@@ -1,6 +1,7 @@
 /*
  * A step through shared memory beside the bare kernel on the same columns, in one process with the daemon as its child.
- * While both sides spin, and where neither does; and what memory the region takes.
+ * While both sides spin, and where neither does; and what memory the region takes. Each of both has a core of its own:
+ * on one they would find nothing within a spin, as long as other processes are at work on the other.
  *
  * Usage: bench_shm LOSSD [--markdown]. Kernel and call take turns round by round, each with a burst of calls, of which
  * the median counts: the first ones wake the daemon, which sleeps while the kernel runs here.
@@ -120,7 +121,7 @@ static void run(const struct report *report, const struct setting *setting, cons
     double idle_bytes;
 
     kernel_init(&kernel, setting->config);
-    local_daemon_start(&daemon, program, setting->sleeps ? "\"spin_us\":0," : "");
+    local_daemon_start(&daemon, program, setting->sleeps ? "\"spin_us\":0," : "", true);
     idle_bytes = local_daemon_memory(&daemon, "VmRSS");
     options.address = daemon.address;
     client_side_open(&side, &options, setting->config, &kernel, setting->candidates);

@@ -1,5 +1,6 @@
 #include "bench/local_daemon.h"
 
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -44,7 +45,20 @@ static void wait_until_ready(const struct local_daemon *daemon)
     bench_die("the daemon", "does not answer");
 }
 
-void local_daemon_start(struct local_daemon *daemon, const char *program, const char *config)
+/* One of those that this process could run on at first; all where there are not so many. */
+static void take_core(const cpu_set_t *cores, int number)
+{
+    cpu_set_t one;
+
+    CPU_ZERO(&one);
+    for (int core = 0; core < CPU_SETSIZE && CPU_COUNT(&one) == 0; core++)
+        if (CPU_ISSET(core, cores) && number-- == 0)
+            CPU_SET(core, &one);
+    if (CPU_COUNT(&one) == 1)
+        (void)sched_setaffinity(0, sizeof one, &one);
+}
+
+void local_daemon_start(struct local_daemon *daemon, const char *program, const char *config, bool on_other_core)
 {
     char path[96];
 
@@ -53,14 +67,20 @@ void local_daemon_start(struct local_daemon *daemon, const char *program, const 
         bench_die("a folder in /tmp", "can't be made");
     (void)snprintf(daemon->address, sizeof daemon->address, "unix:%s/s", daemon->folder);
     write_config(daemon, config, path);
+    if (sched_getaffinity(0, sizeof daemon->cores, &daemon->cores) != 0)
+        bench_die("sched_getaffinity", "fails");
     daemon->pid = fork();
     if (daemon->pid == 0) {
         (void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* a benchmark that ends half-way leaves no daemon */
+        if (on_other_core)
+            take_core(&daemon->cores, 1);
         execl(program, program, "--config", path, (char *)NULL);
         _exit(127);
     }
     if (daemon->pid < 0)
         bench_die("the daemon", "no process for it");
+    if (on_other_core)
+        take_core(&daemon->cores, 0);
     wait_until_ready(daemon);
 }
 
@@ -70,6 +90,7 @@ void local_daemon_stop(struct local_daemon *daemon)
 
     (void)kill(daemon->pid, SIGTERM);
     (void)waitpid(daemon->pid, NULL, 0);
+    (void)sched_setaffinity(0, sizeof daemon->cores, &daemon->cores);
     (void)snprintf(path, sizeof path, "%s/config.json", daemon->folder);
     (void)unlink(path);
     (void)rmdir(daemon->folder);
