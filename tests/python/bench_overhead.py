@@ -20,7 +20,9 @@ import statistics
 import sys
 import time
 
-from daemon import BUILD, ROOT, Daemon
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+
+from lossd_process import BUILD, ROOT, LossdProcess  # noqa: E402
 
 os.environ.setdefault("LOSSD_LIBRARY", str(BUILD / "client" / "liblossd.so"))
 sys.path.insert(0, str(ROOT / "client" / "python"))
@@ -151,7 +153,7 @@ def main():
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    daemon = Daemon()
+    daemon = LossdProcess()
     try:
         call, step = overhead_of_a_call(daemon), step_of_a_loop(daemon)
     finally:

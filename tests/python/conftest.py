@@ -5,7 +5,10 @@ import pathlib
 import sys
 
 import pytest
-from daemon import BUILD, ROOT, Daemon
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+
+from lossd_process import BUILD, ROOT, LossdProcess  # noqa: E402
 
 sys.path.insert(0, str(ROOT / "client" / "python"))
 os.environ.setdefault("LOSSD_LIBRARY", str(BUILD / "client" / "liblossd.so"))
@@ -19,7 +22,7 @@ def pytest_configure(config):
 
 @pytest.fixture(scope="module")
 def daemon():
-    shared = Daemon({"limits": {"groups": 1000}})
+    shared = LossdProcess({"limits": {"groups": 1000}})
     yield shared
     shared.stop()
 

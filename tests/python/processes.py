@@ -5,7 +5,7 @@ import socket
 import subprocess
 import sys
 
-from daemon import ROOT
+from lossd_process import ROOT
 
 
 def free_port():

@@ -9,7 +9,7 @@ import time
 
 import numpy as np
 import pytest
-from daemon import Daemon
+from lossd_process import LossdProcess
 from ranks import BCE, Ranks, fill, fresh
 
 import lossd
@@ -240,7 +240,7 @@ def test_batches_that_grow_and_shrink_keep_their_buffers(way):
 @pytest.mark.parametrize("transport", ["shared_memory", "http_protobuf"])
 def test_a_daemon_that_was_killed_is_found_again(transport):
     """The open call is answered by the next daemon, and arrays that show the buffers go on showing them."""
-    daemon = Daemon()
+    daemon = LossdProcess()
     with Ranks(2, BCE, address=daemon.unix, transport=transport) as group:
         for step in range(3):
             batches = [fill(client, [2], [0, 0], [1, 1]) for client in group.clients]

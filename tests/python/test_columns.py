@@ -9,7 +9,7 @@ import tracemalloc
 import numpy as np
 import pytest
 import torch
-from daemon import ROOT
+from lossd_process import ROOT
 from ranks import BCE, Ranks
 
 import lossd

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from daemon import ROOT
+from lossd_process import ROOT
 from processes import run_ranks
 
 PACKAGE = ROOT / "client" / "python"

@@ -6,7 +6,7 @@ import shutil
 import subprocess
 
 import pytest
-from daemon import ROOT
+from lossd_process import ROOT
 
 from lossd import _library, _structs, errors
 

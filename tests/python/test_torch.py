@@ -92,13 +92,14 @@ def test_a_single_task_takes_a_column(make):
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_gradients_of_halves_are_rounded_once_after_the_scale(make, dtype):
-    step, z = make(BCE), logits(7, dtype=dtype)
+    """They are of some 2^-34, below what float16 has, until a loss scale of 2^20 brings them back."""
+    step = make({"tasks": [{**BCE["tasks"][0], "weight": 2.0**-30}]})
+    z = logits(7, dtype=dtype)
     exact = z.detach().float().requires_grad_()
     step(exact, LABELS[:, 0], LENGTHS).backward()
-    tiny = 2.0**-27  # below what float16 has
-    (step(z, LABELS[:, 0], LENGTHS) * tiny * 2**20).backward()
-    assert z.grad.dtype is dtype
-    assert torch.equal(z.grad, (exact.grad * (tiny * 2**20)).to(dtype)) and z.grad.abs().min() > 0
+    (step(z, LABELS[:, 0], LENGTHS) * 2.0**20).backward()
+    assert z.grad.dtype is dtype and exact.grad.abs().max() < 2.0**-30
+    assert torch.equal(z.grad, (exact.grad * 2.0**20).to(dtype)) and z.grad.abs().min() > 0
 
 
 def test_under_autocast_it_computes_as_without(make):

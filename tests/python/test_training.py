@@ -11,8 +11,8 @@ import random_batches
 import reference
 import torch
 import training
-from daemon import DATA
 from processes import run_ranks
+from ranking_data import read_ranking_data
 
 PROGRAM = pathlib.Path(training.__file__)
 TRANSPORTS = ["shared_memory", "http_protobuf", "http_json"]
@@ -21,17 +21,9 @@ TRANSPORTS = ["shared_memory", "http_protobuf", "http_json"]
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
     """The data set as arrays in a file."""
-    if not (DATA / "rank.train").exists():
-        pytest.skip(f"no ranking data in {DATA}: set LOSSD_DATA to a folder with rank.train and rank.train.query")
-    lines = [line.split() for line in (DATA / "rank.train").read_text().splitlines()]
-    features = np.zeros((len(lines), 300), np.float32)
-    for row, (_, *pairs) in enumerate(lines):
-        for pair in pairs:
-            index, value = pair.split(":")
-            features[row, int(index) - 1] = float(value)
+    lengths, grades, features = read_ranking_data()
     file = tmp_path_factory.mktemp("data") / "queries.npz"
-    lengths = np.array((DATA / "rank.train.query").read_text().split(), np.int64)
-    np.savez(file, features=features, grades=np.array([float(line[0]) for line in lines], np.float32), lengths=lengths)
+    np.savez(file, features=np.float32(features), grades=np.float32(grades), lengths=np.int64(lengths))
     return file
 
 
