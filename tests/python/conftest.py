@@ -15,6 +15,7 @@ os.environ.setdefault("LOSSD_LIBRARY", str(BUILD / "client" / "liblossd.so"))
 
 
 def pytest_configure(config):
+    config.addinivalue_line("markers", "plain: says something about the plain build only (time)")
     for file in (BUILD / "daemon" / "lossd", pathlib.Path(os.environ["LOSSD_LIBRARY"])):
         if not file.exists():
             pytest.exit(f"there is no {file.name} in {file.parent}: build it, or set LOSSD_BUILD", 1)

@@ -5,6 +5,9 @@ import pytest
 import torch
 
 
+pytestmark = pytest.mark.plain
+
+
 @pytest.fixture(scope="module")
 def figures(daemon):
     threads = torch.get_num_threads()
