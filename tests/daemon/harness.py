@@ -8,20 +8,19 @@ import json
 import os
 import pathlib
 import re
-import signal
 import socket
 import subprocess
 import sys
 import tempfile
-import threading
 from concurrent.futures import ThreadPoolExecutor
 
 from google.protobuf import json_format
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-BUILD = pathlib.Path(os.environ.get("LOSSD_BUILD", ROOT / "build")).resolve()
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+
+from lossd_process import BUILD, ROOT, LossdProcess  # noqa: E402
+
 GOLDEN = ROOT / "tests" / "golden"
-DATA = pathlib.Path(os.environ.get("LOSSD_DATA", ROOT.parent / "shared" / "data"))
 
 HTTP_STATUS = {
     "canceled": 499,
@@ -250,50 +249,12 @@ def instrumented():
     return b"__asan_init" in program or b"__tsan_init" in program
 
 
-class Daemon:
-    """A lossd of the build under test, on a free port and a Unix socket."""
+class Daemon(LossdProcess):
+    """With `client`, a client in JSON, and what its process and its counters say."""
 
-    def __init__(self, config=None, args=(), wrapper=(), env=None):
-        self.folder = tempfile.TemporaryDirectory(prefix="lossd-")
-        self.unix = f"unix:{self.folder.name}/lossd.sock"
-        self.log = []
-        self.sanitizer_log = f"{self.folder.name}/sanitizer"
-        file = pathlib.Path(self.folder.name, "config.json")
-        file.write_text(json.dumps({"listen": ["127.0.0.1:0", self.unix], **(config or {})}))
-        options = f"log_path={self.sanitizer_log}:print_stacktrace=1"
-        suppressions = ROOT / "tests" / "support" / "tsan.supp"
-        environment = {
-            **os.environ,
-            "ASAN_OPTIONS": options + ":detect_leaks=1",
-            "UBSAN_OPTIONS": options,
-            "TSAN_OPTIONS": options + (f":suppressions={suppressions}" if suppressions.exists() else ""),
-            **(env or {}),
-        }
-        self.process = subprocess.Popen(
-            [*wrapper, str(BUILD / "daemon" / "lossd"), "--config", str(file), *args],
-            stderr=subprocess.PIPE,
-            env=environment,
-            text=True,
-        )
-        self.ready = threading.Event()
-        self.reader = threading.Thread(target=self._read, daemon=True)
-        self.reader.start()
-        if not self.ready.wait(60 if wrapper else 15):
-            self.process.kill()
-            raise AssertionError("lossd did not come up: " + "".join(self.log))
-        self.tcp = self._addresses()[0]
+    def start(self):
+        super().start()
         self.client = Client(self.tcp)
-
-    def _addresses(self):
-        found = [re.search(r"listening on\W*(?:addr\w*=)?\"?((?:unix:)?[^\s\"]+)", line) for line in self.log]
-        return [m.group(1) for m in found if m]
-
-    def _read(self):
-        for line in self.process.stderr:
-            self.log.append(line)
-            if len(self._addresses()) == 2:
-                self.ready.set()
-        self.ready.set()
 
     def rpc(self, codec="json", unix=False, timeout=60):
         return Client(self.unix if unix else self.tcp, codec, timeout)
@@ -317,18 +278,3 @@ class Daemon:
             if match and all(f'{k}="{v}"' in (match.group(1) or "") for k, v in labels.items()):
                 return float(match.group(2))
         return 0.0
-
-    def stop(self, timeout=40):
-        """SIGTERM; the exit code has to be 0 and the sanitizers silent."""
-        if self.process.poll() is None:
-            self.process.send_signal(signal.SIGTERM)
-        try:
-            code = self.process.wait(timeout)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            raise AssertionError("lossd did not stop: " + "".join(self.log[-20:]))
-        self.reader.join(5)
-        reports = [p.read_text() for p in pathlib.Path(self.folder.name).glob("sanitizer*")]
-        assert not reports, "\n".join(reports)
-        assert code == 0, f"exit code {code}: " + "".join(self.log[-20:])
-        self.folder.cleanup()

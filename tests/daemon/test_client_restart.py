@@ -1,69 +1,35 @@
 """The daemon is killed while calls are open, and started anew: clients come back by themselves, and no step is lost."""
 
 import contextlib
-import json
 import os
 import pathlib
 import random
 import re
-import signal
-import subprocess
-import tempfile
 import threading
 import time
 
 import pytest
 
 from client_program import JSON, PROTOBUF, SHARED_MEMORY, TRANSPORTS, ClientFailure, Lines, Trainer
-from harness import BUILD
+from lossd_process import LossdProcess
 
 LISTWISE = {"tasks": [{"name": "a", "losses": [{"binaryCrossEntropy": {}}, {"l2Loss": {}}]}]}
 KILLS = int(os.environ.get("LOSSD_KILLS", "12"))
 
 
-class Mortal:
-    """A lossd at a path that stays, to be killed and started again."""
-
-    def __init__(self, folder):
-        self.address = f"unix:{folder}/lossd.sock"
-        self.process = None
-        self.start()
-
-    def start(self):
-        config = pathlib.Path(self.address[5:]).with_name("config.json")
-        config.write_text(json.dumps({"listen": [self.address], "drain_timeout_ms": 300}))
-        self.process = subprocess.Popen(
-            [str(BUILD / "daemon" / "lossd"), "--config", str(config)], stderr=subprocess.PIPE, text=True
-        )
-        for line in self.process.stderr:
-            if "listening on" in line:
-                break
-        else:
-            raise AssertionError(f"lossd ended with {self.process.wait()}")
-        threading.Thread(target=self.process.stderr.read, daemon=True).start()
-
-    def kill(self):
-        self.process.send_signal(signal.SIGKILL)
-        self.process.wait()
-
-    def stop(self):
-        self.process.terminate()
-        assert self.process.wait(30) == 0
-
-
 @contextlib.contextmanager
 def mortal():
-    with tempfile.TemporaryDirectory(prefix="lossd-") as folder:
-        daemon = Mortal(folder)
-        try:
-            yield daemon
-        finally:
-            daemon.process.kill()
-            daemon.process.wait()
+    """A lossd to be killed and started again."""
+    daemon = LossdProcess({"drain_timeout_ms": 300})
+    try:
+        yield daemon
+    finally:
+        daemon.kill()
+        daemon.folder.cleanup()
 
 
 def ranks_of(daemon, transport, count=2, **options):
-    trainers = [Trainer(daemon.address, transport, **options) for _ in range(count)]
+    trainers = [Trainer(daemon.unix, transport, **options) for _ in range(count)]
     for rank, trainer in enumerate(trainers):
         assert trainer.join("g", rank, count, LISTWISE)["transport"] == transport
     return trainers
@@ -236,8 +202,10 @@ def test_a_daemon_that_is_told_to_stop():
 
 
 def test_joining_waits_for_a_daemon_that_comes_later():
-    with tempfile.TemporaryDirectory(prefix="lossd-") as folder:
-        trainer = Trainer(f"unix:{folder}/lossd.sock", reconnect_ms=300)
+    with mortal() as daemon:
+        daemon.kill()
+        pathlib.Path(daemon.unix.removeprefix("unix:")).unlink()
+        trainer = Trainer(daemon.unix, reconnect_ms=300)
         trainer.open()
         with pytest.raises(ClientFailure) as caught:
             trainer.join_opened("g", 0, 1, LISTWISE)
@@ -245,15 +213,12 @@ def test_joining_waits_for_a_daemon_that_comes_later():
         trainer.tell("close")
         trainer.options = (*trainer.options[:4], 20000)
         trainer.open()
-        late = threading.Timer(0.3, lambda: None)
+        late = threading.Timer(0.3, daemon.start)
         late.start()
-        started = []
-        thread = threading.Thread(target=lambda: (late.join(), started.append(Mortal(folder))))
-        thread.start()
         assert trainer.join_opened("g", 0, 1, LISTWISE)["generation"] == 1
-        thread.join()
+        late.join()
         trainer.end()
-        started[0].stop()
+        daemon.stop()
 
 
 def test_leaving_a_daemon_that_was_killed_gives_others_their_last_step():

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 import reference
-from harness import DATA, fresh, together
+from harness import fresh, together
+from ranking_data import read_ranking_data
 
 # TorchEasyRec's losses on what people would train on these grades.
 CONFIG = {"tasks": [
@@ -24,16 +25,7 @@ SPLITS = {1: [0], 2: [0, 187], 3: [0, 4, 43]}  # where the queries of each rank 
 @pytest.fixture(scope="module")
 def queries():
     """(lengths, grades, features [C, 300])"""
-    if not (DATA / "rank.train").exists():
-        pytest.skip(f"no ranking data in {DATA}: set LOSSD_DATA to a folder with rank.train and rank.train.query")
-    lengths = [int(n) for n in (DATA / "rank.train.query").read_text().split()]
-    lines = (DATA / "rank.train").read_text().splitlines()
-    features = np.zeros((len(lines), 301))
-    for row, line in enumerate(lines):
-        for pair in line.split()[1:]:
-            index, value = pair.split(":")
-            features[row, int(index)] = float(value)
-    return lengths, np.array([float(line.split()[0]) for line in lines]), features
+    return read_ranking_data()
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +35,7 @@ def columns(queries):
     rng = np.random.default_rng(20)
 
     def logits(classes=1):
-        score = features @ rng.normal(size=(301, classes))
+        score = features @ rng.normal(size=(300, classes))
         return (1.5 * (score - score.mean(0)) / score.std(0)).astype(np.float32).astype(float)
 
     click, relevant = (grades >= 1).astype(float), (grades >= 2).astype(float)
