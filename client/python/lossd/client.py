@@ -35,7 +35,8 @@ class Client:
                  buffers are made for batches of this size at first; larger ones make new buffers
 
     One thread at a time uses a client and its batches (RuntimeError), other threads run while it waits. A signal is
-    handled when the call is over. Behind a fork only the process that made it may use it (RuntimeError).
+    handled when the call is over. Behind a fork only the process that made it may use it (RuntimeError), and the arrays
+    that show its memory, which may not be there in the child.
     As a context manager it leaves the group and closes at the end; at an exception it closes only, so that the others
     see this rank dead at once.
     """
