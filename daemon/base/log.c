@@ -7,6 +7,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/clock.h"
+
+enum { QUOTA_LINES = 10 };
+
 static const char *const names[] = {"error", "warning", "info", "debug"};
 static const char priorities[] = {'3', '4', '6', '7'}; /* syslog's, for the journal */
 static atomic_int max_level = LOG_LEVEL_INFO;
@@ -52,4 +56,14 @@ void log_line(enum log_level level, const char *format, ...)
     replace_control_characters(line, (size_t)length);
     line[length] = '\n';
     (void)!write(STDERR_FILENO, line, (size_t)length + 1);
+}
+
+/* Where threads begin a second together, a line or two more may pass. */
+bool log_quota_take(struct log_quota *quota, int64_t now_ns)
+{
+    const int64_t second = now_ns / NS_PER_S;
+
+    if (atomic_exchange_explicit(&quota->second, second, memory_order_relaxed) != second)
+        atomic_store_explicit(&quota->lines, 0, memory_order_relaxed);
+    return atomic_fetch_add_explicit(&quota->lines, 1, memory_order_relaxed) < QUOTA_LINES;
 }

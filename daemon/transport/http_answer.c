@@ -10,18 +10,6 @@
 #include "base/log.h"
 #include "codec/convert.h"
 
-/* Lines a second about failed calls; a client that is wrong in a loop must not fill the disk. */
-enum { LOG_LINES_PER_SECOND = 10 };
-
-static bool may_log(struct http *http, int64_t now_ns)
-{
-    const int64_t second = now_ns / NS_PER_S;
-
-    if (atomic_exchange_explicit(&http->log_second, second, memory_order_relaxed) != second)
-        atomic_store_explicit(&http->log_lines, 0, memory_order_relaxed);
-    return atomic_fetch_add_explicit(&http->log_lines, 1, memory_order_relaxed) < LOG_LINES_PER_SECOND;
-}
-
 /*
  * Names and numbers only: what a message quotes may be data. The name of an unknown field is the client's: it stops
  * where it would end the quotes and go on as words of ours.
@@ -33,7 +21,7 @@ static void log_call(struct http_call *call, const struct status_info *info)
     const char *field = failed ? submission->error.field : "";
     const int64_t now_ns = clock_now_ns();
 
-    if (failed && !may_log(call->http, now_ns))
+    if (failed && !log_quota_take(&call->http->log_quota, now_ns))
         return;
     log_line(failed ? LOG_LEVEL_INFO : LOG_LEVEL_DEBUG,
              "event=call method=%s code=%s reason=%s group=%s rank=%" PRIu32 " step=%" PRIu64

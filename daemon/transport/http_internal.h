@@ -7,6 +7,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
+#include "base/log.h"
 #include "group/submission.h"
 #include "transport/connect.h"
 #include "transport/http.h"
@@ -56,8 +57,7 @@ struct http {
     struct page_context pages;
     atomic_bool closed;
     atomic_int_least64_t limited_calls; /* of open_calls: those that limits.open_calls is about */
-    atomic_int_least64_t log_second;    /* of the lines counted in log_lines */
-    atomic_uint log_lines;
+    struct log_quota log_quota;         /* of failed calls */
 
     struct MHD_Daemon *daemons[MAX_LISTENERS]; /* main thread only */
     size_t num_daemons;

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "support/runner.h"
 
 static char written[4096];
@@ -91,6 +92,23 @@ START_TEST(levels_have_names)
 }
 END_TEST
 
+/* 10 in second 7; 10 more in second 8, whatever was refused before. */
+START_TEST(a_second_has_room_for_ten_lines)
+{
+    struct log_quota quota = {0};
+    int64_t now_ns = 7 * NS_PER_S + NS_PER_S / 2;
+    int taken = 0;
+
+    for (int second = 0; second < 2; second++) {
+        for (int i = 0; i < 25; i++)
+            taken += log_quota_take(&quota, now_ns + i);
+        ck_assert_int_eq(taken, 10 * (second + 1));
+        now_ns += NS_PER_S;
+    }
+    (void)what_was_written();
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("log");
@@ -103,6 +121,7 @@ int main(void)
     tcase_add_test(tcase, what_a_client_sent_can_not_forge_a_line);
     tcase_add_test(tcase, a_long_line_is_cut_and_still_ends);
     tcase_add_test(tcase, levels_have_names);
+    tcase_add_test(tcase, a_second_has_room_for_ten_lines);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }
