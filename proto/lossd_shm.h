@@ -19,9 +19,9 @@
  * copy is checked; lengths and sessions are copied before they are used; column values may be anything at any time.
  * The trainer may write anywhere in the region; what it breaks there is its own answer.
  *
- * Sleeping. Before it sleeps on the socket, a side sets its sleeps word, issues a sequentially consistent fence, and
- * looks once more. The other side stores its word (bell, or answer.sequence), issues such a fence, and sends a BELL
- * where the sleeps word is set. Superfluous BELLs are harmless.
+ * Sleeping. Before it sleeps on the socket, a side sets its sleeps word, and looks once more. The other side stores its
+ * word (bell, or answer.sequence), loads the sleeps word, and sends a BELL where that is set. All four are sequentially
+ * consistent, or have such a fence between the two of a side. Superfluous BELLs are harmless.
  *
  * Versions. A daemon refuses a version that it does not know with REFUSED, whose header has its own version. Reserved
  * fields are 0.
@@ -125,7 +125,7 @@ struct lossd_shm_control {
 
 enum lossd_shm_call {
     LOSSD_SHM_COMPUTE = 1,  /* ComputeLoss */
-    LOSSD_SHM_ANNOUNCE = 2, /* AnnounceCounts: only step, generation, num_requests, num_candidates are read */
+    LOSSD_SHM_ANNOUNCE = 2, /* AnnounceCounts: only flags, step, generation, num_requests, num_candidates are read */
 };
 
 enum lossd_shm_value_type { LOSSD_SHM_F32 = 0, LOSSD_SHM_F16 = 1, LOSSD_SHM_BF16 = 2 };

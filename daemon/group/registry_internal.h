@@ -1,4 +1,6 @@
-/* The registry's two halves among themselves: registry.c has calls, registry_members.c joining, attaching and leaving.
+/*
+ * The parts of the registry among themselves: registry.c has calls, registry_members.c joining and leaving,
+ * registry_attach.c connections that speak for ranks.
  */
 #ifndef GROUP_REGISTRY_INTERNAL_H
 #define GROUP_REGISTRY_INTERNAL_H

@@ -1,4 +1,4 @@
-/* Who is in which group: declared groups, joining, new generations, leaving, connections that speak for ranks. */
+/* Who is in which group: declared groups, joining, new generations, leaving. */
 #include <inttypes.h>
 #include <string.h>
 
