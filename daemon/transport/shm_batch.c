@@ -165,7 +165,7 @@ static enum lossd_status read_logits(const struct reader *reader, const struct l
                     &(struct column){"logits", from->logits, reader->copy->num_candidates, num_class,
                                      from->logits_stride, value_size((enum value_type)from->logits_type)},
                     &place);
-    task->logits = (const float *)(const void *)place;
+    task->logits = place;
     task->num_logits = (size_t)reader->copy->num_candidates * num_class;
     task->logits_type = (enum value_type)from->logits_type;
     task->logits_stride = from->logits_stride;

@@ -48,7 +48,7 @@ struct shm_daemon {
     pthread_t thread;
     _Atomic enum shm_fault fault; /* of the next connection, or submission */
     atomic_int connections;
-    atomic_int calls; /* read it before what follows: it is counted behind that */
+    atomic_int calls;                        /* read it before what follows: it is counted behind that */
     struct lossd_shm_attach attach;          /* the last one */
     struct lossd_shm_submission *submission; /* the last one, with its tasks */
     uint8_t first_byte; /* of the data block, when the last region was handed out or asked for a call */
