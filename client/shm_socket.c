@@ -19,7 +19,14 @@ union record {
     struct lossd_shm_refused refused;
 };
 
-enum received { RECEIVED_RECORD, RECEIVED_NOTHING, RECEIVED_END, RECEIVED_GARBAGE, RECEIVED_VERSION };
+enum received {
+    RECEIVED_RECORD,
+    RECEIVED_NOTHING,
+    RECEIVED_END,
+    RECEIVED_GARBAGE,
+    RECEIVED_VERSION,
+    RECEIVED_NO_ROOM, /* for its descriptor */
+};
 
 static enum lossd_code lost(struct lossd_failure *failure)
 {
@@ -37,7 +44,7 @@ enum lossd_code shm_socket_connect(const char *path, int *fd, struct lossd_failu
     CLEANUP_CLOSE int made = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 
     if (made < 0)
-        return failure_set(failure, OWN_INTERNAL, "", "no socket can be had: %s", strerror(errno));
+        return failure_set(failure, OWN_OUT_OF_MEMORY, "", "no socket can be had: %s", strerror(errno));
     if (strlen(path) >= sizeof where.sun_path)
         return failure_set(failure, OWN_BAD_ADDRESS, "address", "is longer than a Unix socket's path can be");
     memcpy(where.sun_path, path, strlen(path) + 1);
@@ -102,6 +109,8 @@ static enum received receive(int fd, union record *record, int *descriptor)
         return RECEIVED_END;
     if (descriptor != NULL)
         take_descriptors(&message, descriptor);
+    if (descriptor != NULL && *descriptor < 0 && (message.msg_flags & MSG_CTRUNC) != 0)
+        return RECEIVED_NO_ROOM;
     if ((size_t)size < sizeof record->header || record->header.magic != LOSSD_SHM_MAGIC)
         return RECEIVED_GARBAGE;
     if (record->header.version != LOSSD_SHM_VERSION)
@@ -115,6 +124,8 @@ static enum lossd_code bad_record(enum received received, const union record *re
     if (received == RECEIVED_VERSION)
         return failure_set(failure, OWN_VERSION, "", "the daemon speaks version %u of shared memory, this library %d",
                            record->header.version, LOSSD_SHM_VERSION);
+    if (received == RECEIVED_NO_ROOM)
+        return failure_set(failure, OWN_OUT_OF_MEMORY, "", "this process has no descriptor left for a region");
     if (received == RECEIVED_GARBAGE)
         return failure_set(failure, OWN_INTERNAL, "", "what came through the socket of shared memory is no record");
     return lost(failure);

@@ -99,6 +99,22 @@ static enum lossd_code take_region(struct shm_transport *shm, uint64_t data_byte
     return LOSSD_CODE_OK;
 }
 
+/*
+ * The region of before once more: with its answer to a larger ATTACH the daemon has dropped it. On the same connection,
+ * for the end of that is the death of this rank.
+ */
+static void take_back(struct shm_transport *shm)
+{
+    struct shm_map map = {.bytes = NULL};
+    struct lossd_failure ignored;
+
+    if (shm->map.bytes == NULL || fetch_region(shm, shm->base.data_bytes, &map, &ignored) != LOSSD_CODE_OK ||
+        shm_map_replace(&shm->map, &map, &ignored) != LOSSD_CODE_OK)
+        disconnect(shm);
+    shm_map_close(&map);
+    shm->bell = 0;
+}
+
 static enum lossd_code attach(struct transport *transport, uint64_t data_bytes, struct lossd_failure *failure)
 {
     struct shm_transport *shm = of(transport);
@@ -115,8 +131,9 @@ static enum lossd_code attach(struct transport *transport, uint64_t data_bytes, 
         code = take_region(shm, data_bytes, &map, failure);
     shm_map_close(&map);
     if (code != LOSSD_CODE_OK) {
-        /* With the answer to a larger ATTACH out, the daemon has dropped the region before. */
-        if (code != LOSSD_CODE_RESOURCE_EXHAUSTED)
+        if (failure_is(failure, "OUT_OF_MEMORY"))
+            take_back(shm);
+        else if (code != LOSSD_CODE_RESOURCE_EXHAUSTED)
             disconnect(shm);
         return code;
     }

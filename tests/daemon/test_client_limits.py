@@ -1,6 +1,9 @@
 """What liblossd does where the daemon has no shared memory, no room, or no answer."""
 
+import json
 import pathlib
+import resource
+import select
 import signal
 import time
 
@@ -51,6 +54,51 @@ def test_limits_of_buffers_are_named_and_smaller_batches_go_on(start):
             with pytest.raises(ClientFailure) as caught:
                 other.join_opened(fresh("client"), 0, 1, BCE)
             assert caught.value.metadata["limit"] == "shared_memory_clients", caught.value
+
+
+def limit(trainer, what, value):
+    resource.prlimit(trainer.process.pid, what, (value, resource.getrlimit(what)[1]))
+
+
+def held(trainer):
+    """(descriptors, bytes of address space)"""
+    process = pathlib.Path(f"/proc/{trainer.process.pid}")
+    return len(list((process / "fd").iterdir())), int((process / "statm").read_text().split()[0]) * 4096
+
+
+def hold_addresses(trainer):
+    limit(trainer, resource.RLIMIT_AS, held(trainer)[1] + (20 << 20))
+
+
+def hold_descriptors(trainer):
+    limit(trainer, resource.RLIMIT_NOFILE, held(trainer)[0])
+
+
+@pytest.mark.parametrize("hold", [hold_addresses, hold_descriptors])
+def test_who_can_not_take_larger_buffers_goes_on_with_the_smaller_ones(start, hold):
+    """The daemon has made them, and dropped the ones before."""
+    daemon = start()
+    with Trainer(daemon.unix, SHARED_MEMORY) as trainer:
+        trainer.join("g", 0, 1, BCE)
+        trainer.begin(1, 1000, fill=1)
+        want = trainer.tell("compute", 0)
+        hold(trainer)
+        failure = trainer.refused("begin", 1, 10000000, 0, 0, 0, 0)
+        assert (failure.code, failure.reason) == (8, "OUT_OF_MEMORY"), failure
+        limit(trainer, resource.RLIMIT_NOFILE, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
+        trainer.begin(1, 1000, fill=1)
+        trainer.start("compute", 1)
+        assert select.select([trainer.process.stdout], [], [], 20)[0], "waits for an answer that nobody will write"
+        assert trainer.answer()["loss"] == want["loss"]
+
+
+def test_who_has_no_descriptor_left_is_told_so(start):
+    daemon = start()
+    with Trainer(daemon.unix, SHARED_MEMORY) as trainer:
+        trainer.open()
+        limit(trainer, resource.RLIMIT_NOFILE, held(trainer)[0] + 1)  # for HTTP
+        failure = trainer.refused("join", "g", 0, 1, json.dumps(BCE))
+        assert (failure.code, failure.reason) == (8, "OUT_OF_MEMORY"), failure
 
 
 def test_buffers_of_the_expected_size_are_made_when_joining(start):
