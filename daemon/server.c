@@ -77,6 +77,7 @@ static enum lossd_status open_events(struct server *server, struct lossd_error *
     sigset_t signals;
 
     (void)signal(SIGPIPE, SIG_IGN);
+    (void)signal(SIGXFSZ, SIG_IGN); /* a region above the limit on files is refused to its trainer */
     (void)sigemptyset(&signals);
     (void)sigaddset(&signals, SIGTERM);
     (void)sigaddset(&signals, SIGINT);

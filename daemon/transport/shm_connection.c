@@ -192,14 +192,33 @@ static void finish_attach(struct shm_connection *connection)
         shm_connection_end(connection);
 }
 
+/* Another connection that speaks for the rank in this generation; of several, the one that attached last. */
+static struct shm_session *find_speaker(const struct shm *shm, const char *group, uint32_t rank, uint64_t generation)
+{
+    struct shm_session *found = NULL;
+
+    for (const struct shm_connection *c = shm->connections; c != NULL; c = c->next)
+        if (!c->ends && speaks_for(c->session, group, rank) && c->session->attachment.generation == generation &&
+            (found == NULL || c->session->attachment.token > found->attachment.token))
+            found = c->session;
+    return found;
+}
+
 /*
  * A rank whose region can't be had will call over HTTP: it is attached for the registry and not detached, which would
- * be its death. Where this connection speaks for it already, it goes on to do so.
+ * be its death. Where this connection, or else another one, speaks for it already, that goes on to do so.
  */
-static void keep_token(struct shm_connection *connection, const char *group, uint32_t rank, uint64_t token)
+static void keep_token(struct shm_connection *connection, const char *group, uint32_t rank, uint64_t generation,
+                       uint64_t token)
 {
-    if (token != 0 && speaks_for(connection->session, group, rank))
-        connection->session->attachment.token = token;
+    struct shm_session *session = connection->session;
+
+    if (token == 0)
+        return;
+    if (!speaks_for(session, group, rank))
+        session = find_speaker(connection->shm, group, rank, generation);
+    if (session != NULL)
+        session->attachment.token = token;
 }
 
 /* A call that is answered may still hold the region that goes, for a moment. */
@@ -211,7 +230,8 @@ void shm_connection_touch(struct shm_connection *connection)
 
     error_init(&err);
     if (shm_region_touch(&coming->region, &is_ready, &err) != LOSSD_OK) {
-        keep_token(connection, coming->group, coming->address.rank, coming->attachment.token);
+        keep_token(connection, coming->group, coming->address.rank, coming->attachment.generation,
+                   coming->attachment.token);
         drop_coming(connection);
         refuse(connection, &err);
     } else if (is_ready && atomic_load(&connection->calls) == 0) {
@@ -243,7 +263,7 @@ static void attach(struct shm_connection *connection, const struct lossd_shm_att
         shm->num_coming++;
     if (err.status == LOSSD_OK)
         return;
-    keep_token(connection, record->group, record->rank, token);
+    keep_token(connection, record->group, record->rank, record->generation, token);
     log_line(LOG_LEVEL_DEBUG, "event=attach_refused reason=%s", status_info(err.status)->reason);
     refuse(connection, &err);
 }
