@@ -1,7 +1,7 @@
 /*
  * The SEQPACKET socket of shared memory as a trainer speaks it: attach, ring, sleep. Failures of the way:
- * CANNOT_CONNECT, CONNECTION_LOST, NO_ANSWER, VERSION, OUT_OF_MEMORY (or descriptors are out); INTERNAL for records that
- * no lossd sends. All others are the daemon's, which says REFUSED.
+ * CANNOT_CONNECT, CONNECTION_LOST, NO_ANSWER, VERSION, OUT_OF_MEMORY (or descriptors are out); INTERNAL for records
+ * that no lossd sends. All others are the daemon's, which says REFUSED.
  */
 #ifndef CLIENT_SHM_SOCKET_H
 #define CLIENT_SHM_SOCKET_H
