@@ -23,8 +23,10 @@
  * where that is not NULL. Outputs are written on success only. Strings are UTF-8.
  *
  * Threads: one thread at a time uses a client and its batches; different clients are independent. A function waits only
- * where it says so. No client may be used behind a fork, but in the process that opened it; and as long as a child that
- * was forked off lives (and has not called exec), lossd does not see that its parent is dead.
+ * where it says so. No client may be used behind a fork, but in the process that opened it: in a child that was forked
+ * off, buffers of shared memory are not mapped, and touching them ends it with SIGSEGV. lossd sees the death of the
+ * process that opened the client also where such a child lives on (but where it can't watch that process: on Linux
+ * before 5.3, or from another PID namespace before 6.5).
  *
  * Letters in shapes: B requests, C candidates (the sum of lengths), K classes of a task (1 for most), T tasks.
  */

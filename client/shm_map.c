@@ -79,6 +79,7 @@ enum lossd_code shm_map_open(const struct lossd_shm_attached *attached, int regi
     if (bytes == MAP_FAILED)
         return failure_set(failure, OWN_OUT_OF_MEMORY, "", "a region of %llu bytes can't be mapped: %s",
                            (unsigned long long)attached->region_bytes, strerror(errno));
+    (void)madvise(bytes, attached->region_bytes, MADV_DONTFORK);
     *map = (struct shm_map){.bytes = bytes, .at = *attached};
     return LOSSD_CODE_OK;
 }

@@ -14,8 +14,8 @@ struct shm_map {
 };
 
 /*
- * Check what ATTACHED says against what was asked for and what the descriptor is, and map it, with all its pages.
- * region_fd is borrowed. INTERNAL, OUT_OF_MEMORY; *map is written on success.
+ * Check what ATTACHED says against what was asked for and what the descriptor is, and map it, with all its pages, but
+ * not for children that are forked off. region_fd is borrowed. INTERNAL, OUT_OF_MEMORY; *map is written on success.
  */
 enum lossd_code shm_map_open(const struct lossd_shm_attached *attached, int region_fd, const struct member *member,
                              uint32_t num_slots, uint64_t data_bytes, struct shm_map *map,

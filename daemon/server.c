@@ -51,10 +51,14 @@ static enum lossd_status system_error(struct lossd_error *err, const char *what)
     return error_set(err, LOSSD_INTERNAL, "", "%s fails: %s", what, strerror(errno));
 }
 
-/* A connection is a descriptor; the default soft limit of 1024 is below the default limit of connections. */
+/*
+ * A connection is a descriptor, and one of shared memory two; the default soft limit of 1024 is below the default limit
+ * of connections.
+ */
 static void raise_descriptor_limit(const struct config *config)
 {
-    const rlim_t wanted = (rlim_t)config->http.connections + (config->shared_memory ? config->shm.clients : 0) + 256;
+    const rlim_t wanted = (rlim_t)config->http.connections +
+                          (config->shared_memory ? 2 * (rlim_t)config->shm.clients : 0) + 256;
     struct rlimit limit;
 
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= wanted)

@@ -16,6 +16,19 @@ union record {
     struct lossd_shm_attach attach;
 };
 
+/*
+ * The trainer's end is told as EPOLLRDNORM, which is not asked for of sockets. Where its process can't be watched, the
+ * end of the socket has to do.
+ */
+static void watch_peer(struct shm_connection *connection)
+{
+    struct epoll_event event = {.events = EPOLLRDNORM, .data.ptr = connection};
+
+    connection->peer_fd = shm_peer_pidfd(connection->fd);
+    if (connection->peer_fd >= 0)
+        (void)epoll_ctl(connection->shm->epoll_fd, EPOLL_CTL_ADD, connection->peer_fd, &event);
+}
+
 struct shm_connection *shm_connection_open(struct shm *shm, int fd)
 {
     struct shm_connection *connection = calloc(1, sizeof *connection);
@@ -28,6 +41,7 @@ struct shm_connection *shm_connection_open(struct shm *shm, int fd)
     }
     connection->shm = shm;
     connection->fd = fd;
+    watch_peer(connection);
     connection->deadline_ns = clock_after_ms(clock_now_ns(), shm->settings.attach_timeout_ms);
     if (connection->deadline_ns < shm->next_deadline_ns)
         shm->next_deadline_ns = connection->deadline_ns;
@@ -67,6 +81,8 @@ static void destroy(struct shm_connection *connection)
         (void)gauge_add(&shm->counters->shared_memory_clients, -1);
     shm_session_discard(connection->session);
     shm_close_socket(connection->fd);
+    if (connection->peer_fd >= 0)
+        (void)close(connection->peer_fd);
     free(connection);
 }
 
@@ -106,6 +122,7 @@ void shm_connection_end(struct shm_connection *connection)
     (void)atomic_fetch_or(&connection->calls, SHM_CONNECTION_ENDS);
     shm->num_ending++;
     (void)epoll_ctl(shm->epoll_fd, EPOLL_CTL_DEL, connection->fd, NULL);
+    (void)epoll_ctl(shm->epoll_fd, EPOLL_CTL_DEL, connection->peer_fd, NULL);
     (void)shutdown(connection->fd, SHUT_RDWR);
     for (uint32_t s = 0; session != NULL && s < session->layout.num_slots; s++)
         if (atomic_load_explicit(&session->slots[s].is_open, memory_order_acquire))

@@ -1,6 +1,6 @@
 /*
  * The parts of shared memory among themselves: shm_thread.c is the thread, shm_connection.c a trainer's connection,
- * shm_session.c what an ATTACH has made, shm_call.c the call of a slot.
+ * shm_peer.c the trainer's process, shm_session.c what an ATTACH has made, shm_call.c the call of a slot.
  *
  * Everything belongs to the thread, but for an open call: that is the registry's until its answer is written, on any
  * thread. It holds its connection (and with it session and region) by a count.
@@ -58,6 +58,7 @@ enum { SHM_CONNECTION_ENDS = 1 << 30 };
 struct shm_connection {
     struct shm *shm;
     int fd;
+    int peer_fd;                 /* pidfd of the trainer: children of it may hold the socket open; -1: none */
     int64_t deadline_ns;         /* to attach; NO_DEADLINE once it has */
     bool ends;                   /* no record or submission is taken any more */
     atomic_uint calls;           /* open ones, and SHM_CONNECTION_ENDS */
@@ -144,6 +145,12 @@ static inline bool shm_session_rings(const struct shm_session *session)
     return __atomic_load_n(&session->control->bell, __ATOMIC_SEQ_CST) != session->bell;
 }
 
+/* shm_peer.c. */
+
+/* A pidfd of the process that has connected the socket at the other end. -1 where none can be had: the system is too
+ * old, the process is of another namespace or gone, descriptors are out. */
+int shm_peer_pidfd(int fd);
+
 /* shm_connection.c. */
 
 /* Takes over fd. NULL where memory is out; then fd is closed. */
@@ -155,7 +162,7 @@ static inline bool shm_connection_is_served(const struct shm_connection *connect
     return connection->session != NULL && connection->coming == NULL && !connection->ends;
 }
 
-/* The socket is readable, or its end has come. The connection may be gone afterwards. */
+/* The socket is readable, or the end of it or of its trainer has come. The connection may be gone afterwards. */
 void shm_connection_receive(struct shm_connection *connection, bool has_ended);
 
 /*

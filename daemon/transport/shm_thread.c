@@ -99,7 +99,17 @@ static void take_event(struct shm *shm, const struct epoll_event *event, int64_t
     else if (is_listener(shm, event->data.ptr))
         accept_some(shm, *(const int *)event->data.ptr, now_ns);
     else
-        shm_connection_receive(event->data.ptr, (event->events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0);
+        shm_connection_receive(event->data.ptr,
+                               (event->events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR | EPOLLRDNORM)) != 0);
+}
+
+/* Socket and process of a connection may both have something to say, and it may be gone after the first. */
+static bool is_taken(const struct epoll_event *events, int index)
+{
+    for (int i = 0; i < index; i++)
+        if (events[i].data.ptr == events[index].data.ptr)
+            return true;
+    return false;
 }
 
 static void break_off_slow(struct shm_connection *connection)
@@ -138,7 +148,8 @@ static void look(struct shm *shm, int timeout_ms)
     const int64_t now_ns = clock_now_ns();
 
     for (int i = 0; i < count; i++)
-        take_event(shm, &events[i], now_ns);
+        if (!is_taken(events, i))
+            take_event(shm, &events[i], now_ns);
     if (shm->num_ending > 0 || now_ns >= shm->next_deadline_ns)
         sweep(shm, now_ns);
     if (atomic_load(&shm->is_closed))

@@ -1,106 +1,16 @@
 /* The client's side of shared memory against a daemon that does what it is told, right or wrong. */
-#include "client/transport.h"
-
-#include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "client/failure.h"
+#include "client_shm_lab.h"
 #include "support/runner.h"
-#include "support/shm_daemon.h"
-
-#define DIGEST "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
-
-enum { SLOT_BYTES = 4096, NUM_SLOTS = 2 };
-
-static const struct loss_config losses[3];
-static const struct task_config tasks[2] = {
-    {.name = "one",
-     .num_class = 1,
-     .in_task_space_weight = 1,
-     .out_task_space_weight = 1,
-     .losses = losses,
-     .num_losses = 2},
-    {.name = "two",
-     .num_class = 3,
-     .in_task_space_weight = 1,
-     .out_task_space_weight = 1,
-     .losses = losses,
-     .num_losses = 1},
-};
-static const struct group_config config = {.tasks = tasks, .num_tasks = 2};
-static const struct member member = {
-    .group = "some", .rank = 3, .generation = 9, .config_digest = DIGEST, .config = &config, .num_terms = 3};
-
-struct lab {
-    struct shm_daemon daemon;
-    struct transport *transport;
-    struct lossd_failure failure;
-    struct batch_layout layout;
-    struct lossd_task tasks[2];
-    struct lossd_result result;
-    struct lossd_task_result task_results[2];
-    struct lossd_term terms[3];
-};
-
-static void lab_init(struct lab *lab, bool no_spin)
-{
-    const struct lossd_shape shape = {.requests = 2, .candidates = 5, .logits_type = LOSSD_F16, .weighted_tasks = 1};
-
-    memset(lab, 0, sizeof *lab);
-    shm_daemon_start(&lab->daemon, 2, 3, DIGEST);
-    lab->transport = shm_transport_create(lab->daemon.path, &member, NUM_SLOTS, no_spin);
-    lab->transport->slot_bytes = SLOT_BYTES;
-    ck_assert_int_eq(layout_plan(&config, &shape, &lab->layout, &lab->failure), LOSSD_CODE_OK);
-}
-
-static void lab_finish(struct lab *lab)
-{
-    lab->transport->ops->destroy(lab->transport);
-    shm_daemon_stop(&lab->daemon);
-}
-
-static enum lossd_code attach(struct lab *lab)
-{
-    return lab->transport->ops->attach(lab->transport, NUM_SLOTS * SLOT_BYTES, &lab->failure);
-}
-
-static enum lossd_code compute(struct lab *lab, int64_t deadline_ns)
-{
-    const struct call call = {.slot = 1,
-                              .layout = &lab->layout,
-                              .tasks = lab->tasks,
-                              .has_step = true,
-                              .step = 41,
-                              .requests = 2,
-                              .candidates = 4,
-                              .gradient_scale = 8};
-    const struct answer answer = {&lab->result, lab->task_results, lab->terms};
-
-    lab->transport->ops->send(lab->transport, &call, deadline_ns);
-    return lab->transport->ops->receive(lab->transport, &call, &answer, deadline_ns, &lab->failure);
-}
-
-static int64_t soon(uint64_t ms)
-{
-    return clock_after_ms(clock_now_ns(), ms);
-}
-
-static int count_descriptors(void)
-{
-    DIR *folder = opendir("/proc/self/fd");
-    int count = 0;
-
-    while (readdir(folder) != NULL)
-        count++;
-    closedir(folder);
-    return count;
-}
 
 START_TEST(a_call_says_where_its_columns_lie_and_brings_its_answer_back)
 {
@@ -111,8 +21,8 @@ START_TEST(a_call_says_where_its_columns_lie_and_brings_its_answer_back)
     sent = lab.daemon.submission;
     lab.tasks[0].has_log_scale = 7;
     lab.tasks[0].log_scale = 2.5;
-    ck_assert_int_eq(attach(&lab), LOSSD_CODE_OK);
-    ck_assert_int_eq(compute(&lab, NO_DEADLINE), LOSSD_CODE_OK);
+    ck_assert_int_eq(lab_attach(&lab), LOSSD_CODE_OK);
+    ck_assert_int_eq(lab_compute(&lab, NO_DEADLINE), LOSSD_CODE_OK);
     ck_assert_int_eq(lab.daemon.calls, 1);
     ck_assert_str_eq(lab.daemon.attach.group, "some");
     ck_assert_uint_eq(lab.daemon.attach.rank, 3);
@@ -154,7 +64,7 @@ START_TEST(an_announcement_has_a_slot_of_its_own)
     struct lab lab;
 
     lab_init(&lab, true);
-    ck_assert_int_eq(attach(&lab), LOSSD_CODE_OK);
+    ck_assert_int_eq(lab_attach(&lab), LOSSD_CODE_OK);
     ck_assert_int_eq(lab.transport->ops->announce(lab.transport, 6, 7, 8, soon(5000), &lab.failure), LOSSD_CODE_OK);
     ck_assert_int_eq(lab.daemon.calls, 1);
     ck_assert_uint_eq(lab.daemon.submission->call, LOSSD_SHM_ANNOUNCE);
@@ -175,8 +85,8 @@ START_TEST(what_a_daemon_may_do_around_an_attach_is_no_fault)
 
     lab_init(&lab, true);
     lab.daemon.fault = faults[_i];
-    ck_assert_int_eq(attach(&lab), LOSSD_CODE_OK);
-    ck_assert_int_eq(compute(&lab, NO_DEADLINE), LOSSD_CODE_OK);
+    ck_assert_int_eq(lab_attach(&lab), LOSSD_CODE_OK);
+    ck_assert_int_eq(lab_compute(&lab, NO_DEADLINE), LOSSD_CODE_OK);
     lab_finish(&lab);
     ck_assert_int_eq(count_descriptors(), before);
 }
@@ -204,12 +114,12 @@ START_TEST(a_bad_attach_is_refused_and_a_good_one_after_it_works)
 
     lab_init(&lab, true);
     lab.daemon.fault = bad_attaches[_i].fault;
-    ck_assert_int_ne(attach(&lab), LOSSD_CODE_OK);
+    ck_assert_int_ne(lab_attach(&lab), LOSSD_CODE_OK);
     ck_assert_str_eq(lab.failure.reason, bad_attaches[_i].reason);
     ck_assert_ptr_null(lab.transport->block);
     lab.daemon.fault = SHM_GOOD;
-    ck_assert_int_eq(attach(&lab), LOSSD_CODE_OK);
-    ck_assert_int_eq(compute(&lab, NO_DEADLINE), LOSSD_CODE_OK);
+    ck_assert_int_eq(lab_attach(&lab), LOSSD_CODE_OK);
+    ck_assert_int_eq(lab_compute(&lab, NO_DEADLINE), LOSSD_CODE_OK);
     lab_finish(&lab);
     ck_assert_int_eq(count_descriptors(), before);
 }
@@ -217,7 +127,7 @@ END_TEST
 
 START_TEST(nobody_at_the_path_can_be_told_from_a_bad_daemon)
 {
-    struct transport *transport = shm_transport_create("/nonexistent/socket", &member, NUM_SLOTS, true);
+    struct transport *transport = shm_transport_create("/nonexistent/socket", &lab_member, NUM_SLOTS, true);
     struct lossd_failure failure;
 
     ck_assert_int_eq(transport->ops->attach(transport, 0, &failure), LOSSD_CODE_UNAVAILABLE);
@@ -231,9 +141,9 @@ START_TEST(a_failed_call_brings_the_daemons_words)
     struct lab lab;
 
     lab_init(&lab, true);
-    ck_assert_int_eq(attach(&lab), LOSSD_CODE_OK);
+    ck_assert_int_eq(lab_attach(&lab), LOSSD_CODE_OK);
     lab.daemon.fault = SHM_FAILS_CALLS;
-    ck_assert_int_eq(compute(&lab, NO_DEADLINE), LOSSD_CODE_DEADLINE_EXCEEDED);
+    ck_assert_int_eq(lab_compute(&lab, NO_DEADLINE), LOSSD_CODE_DEADLINE_EXCEEDED);
     ck_assert_str_eq(lab.failure.reason, "STEP_TIMEOUT");
     ck_assert_str_eq(lab.failure.field, "some.field");
     ck_assert_str_eq(lab.failure.message, "says the test");
@@ -250,9 +160,9 @@ START_TEST(a_failure_without_any_end_is_cut)
     struct lab lab;
 
     lab_init(&lab, true);
-    ck_assert_int_eq(attach(&lab), LOSSD_CODE_OK);
+    ck_assert_int_eq(lab_attach(&lab), LOSSD_CODE_OK);
     lab.daemon.fault = SHM_FAILS_WITHOUT_END;
-    ck_assert_int_eq(compute(&lab, NO_DEADLINE), LOSSD_CODE_UNKNOWN);
+    ck_assert_int_eq(lab_compute(&lab, NO_DEADLINE), LOSSD_CODE_UNKNOWN);
     ck_assert_uint_eq(strlen(lab.failure.reason), sizeof lab.failure.reason - 1);
     ck_assert_uint_le(strlen(lab.failure.field), sizeof lab.failure.field - 1);
     ck_assert_uint_eq(strlen(lab.failure.message), sizeof((struct lossd_shm_error *)NULL)->message);
@@ -279,23 +189,45 @@ START_TEST(a_daemon_that_fails_in_a_call_is_left_and_attached_to_again)
     uint8_t *block;
 
     lab_init(&lab, _i % 2 == 1);
-    ck_assert_int_eq(attach(&lab), LOSSD_CODE_OK);
+    ck_assert_int_eq(lab_attach(&lab), LOSSD_CODE_OK);
     block = lab.transport->block;
     block[0] = 77;
     lab.daemon.fault = bad_calls[_i].fault;
-    ck_assert_int_ne(compute(&lab, soon(20)), LOSSD_CODE_OK);
+    ck_assert_int_ne(lab_compute(&lab, soon(20)), LOSSD_CODE_OK);
     ck_assert_str_eq(lab.failure.reason, bad_calls[_i].reason);
-    ck_assert_int_ne(compute(&lab, soon(20)), LOSSD_CODE_OK);
+    ck_assert_int_ne(lab_compute(&lab, soon(20)), LOSSD_CODE_OK);
     ck_assert_str_eq(lab.failure.reason, "CONNECTION_LOST");
     lab.daemon.fault = SHM_GOOD;
-    ck_assert_int_eq(attach(&lab), LOSSD_CODE_OK);
+    ck_assert_int_eq(lab_attach(&lab), LOSSD_CODE_OK);
     ck_assert_ptr_eq(lab.transport->block, block);
-    ck_assert_int_eq(compute(&lab, NO_DEADLINE), LOSSD_CODE_OK);
+    ck_assert_int_eq(lab_compute(&lab, NO_DEADLINE), LOSSD_CODE_OK);
     ck_assert_int_ge(lab.daemon.calls, 2);
     ck_assert_uint_eq(lab.daemon.first_byte, 77);
     ck_assert_int_eq(lab.daemon.connections, 2);
     lab_finish(&lab);
     ck_assert_int_eq(count_descriptors(), before);
+}
+END_TEST
+
+/* Pages that are mapped can be told apart from those that are not. */
+START_TEST(a_child_that_is_forked_off_has_no_part_in_the_region)
+{
+    unsigned char is_resident;
+    struct lab lab;
+    pid_t child;
+    int ended;
+
+    lab_init(&lab, true);
+    ck_assert_int_eq(lab_attach(&lab), LOSSD_CODE_OK);
+    ck_assert_int_eq(lab_attach(&lab), LOSSD_CODE_OK); /* to the same place */
+    ck_assert_int_eq(mincore(lab.transport->block, 1, &is_resident), 0);
+    child = fork();
+    if (child == 0)
+        _exit(mincore(lab.transport->block, 1, &is_resident) != 0 && errno == ENOMEM ? 3 : 4);
+    ck_assert_int_eq(waitpid(child, &ended, 0), child);
+    ck_assert(WIFEXITED(ended) && WEXITSTATUS(ended) == 3);
+    ck_assert_int_eq(lab_compute(&lab, NO_DEADLINE), LOSSD_CODE_OK);
+    lab_finish(&lab);
 }
 END_TEST
 
@@ -306,7 +238,7 @@ START_TEST(a_program_that_is_started_gets_no_connection)
     struct lab lab;
 
     lab_init(&lab, true);
-    ck_assert_int_eq(attach(&lab), LOSSD_CODE_OK);
+    ck_assert_int_eq(lab_attach(&lab), LOSSD_CODE_OK);
     for (int fd = 0; fd < 64; fd++) {
         struct sockaddr_un peer = {.sun_path = ""};
         socklen_t length = sizeof peer;
@@ -326,9 +258,9 @@ START_TEST(an_answer_counts_though_the_daemon_is_gone)
     struct lab lab;
 
     lab_init(&lab, true);
-    ck_assert_int_eq(attach(&lab), LOSSD_CODE_OK);
+    ck_assert_int_eq(lab_attach(&lab), LOSSD_CODE_OK);
     lab.daemon.fault = SHM_ANSWERS_AND_DIES;
-    ck_assert_int_eq(compute(&lab, NO_DEADLINE), LOSSD_CODE_OK);
+    ck_assert_int_eq(lab_compute(&lab, NO_DEADLINE), LOSSD_CODE_OK);
     lab_finish(&lab);
 }
 END_TEST
@@ -338,20 +270,20 @@ START_TEST(a_larger_block_keeps_what_was_in_the_one_before)
     struct lab lab;
 
     lab_init(&lab, true);
-    ck_assert_int_eq(attach(&lab), LOSSD_CODE_OK);
+    ck_assert_int_eq(lab_attach(&lab), LOSSD_CODE_OK);
     memset(lab.transport->block, 5, NUM_SLOTS * SLOT_BYTES);
     ck_assert_int_eq(lab.transport->ops->attach(lab.transport, 10 * SLOT_BYTES, &lab.failure), LOSSD_CODE_OK);
     ck_assert_uint_eq(lab.transport->data_bytes, 10 * SLOT_BYTES);
     ck_assert_uint_eq(lab.transport->block[NUM_SLOTS * SLOT_BYTES - 1], 5);
     ck_assert_uint_eq(lab.transport->block[NUM_SLOTS * SLOT_BYTES], 0);
     ck_assert_int_eq(lab.daemon.connections, 1);
-    ck_assert_int_eq(compute(&lab, NO_DEADLINE), LOSSD_CODE_OK);
+    ck_assert_int_eq(lab_compute(&lab, NO_DEADLINE), LOSSD_CODE_OK);
     lab.daemon.fault = SHM_REFUSES;
     ck_assert_int_eq(lab.transport->ops->attach(lab.transport, 20 * SLOT_BYTES, &lab.failure),
                      LOSSD_CODE_RESOURCE_EXHAUSTED);
     lab.daemon.fault = SHM_GOOD;
     ck_assert_uint_eq(lab.transport->data_bytes, 10 * SLOT_BYTES);
-    ck_assert_int_eq(compute(&lab, NO_DEADLINE), LOSSD_CODE_OK);
+    ck_assert_int_eq(lab_compute(&lab, NO_DEADLINE), LOSSD_CODE_OK);
     ck_assert_int_eq(lab.daemon.connections, 1);
     lab_finish(&lab);
 }
@@ -363,13 +295,13 @@ START_TEST(a_region_that_is_laid_out_otherwise_takes_nobodys_place)
     struct lab lab;
 
     lab_init(&lab, true);
-    ck_assert_int_eq(attach(&lab), LOSSD_CODE_OK);
+    ck_assert_int_eq(lab_attach(&lab), LOSSD_CODE_OK);
     lab.transport->block[0] = 3;
     lab.daemon.fault = SHM_LARGER_HEAD;
-    ck_assert_int_eq(attach(&lab), LOSSD_CODE_INTERNAL);
+    ck_assert_int_eq(lab_attach(&lab), LOSSD_CODE_INTERNAL);
     ck_assert_uint_eq(lab.transport->block[0], 3);
     lab.daemon.fault = SHM_GOOD;
-    ck_assert_int_eq(attach(&lab), LOSSD_CODE_OK);
+    ck_assert_int_eq(lab_attach(&lab), LOSSD_CODE_OK);
     ck_assert_uint_eq(lab.transport->block[0], 3);
     lab_finish(&lab);
 }
@@ -391,6 +323,7 @@ int main(void)
     tcase_add_test(tcase, a_failure_without_any_end_is_cut);
     tcase_add_loop_test(tcase, a_daemon_that_fails_in_a_call_is_left_and_attached_to_again, 0,
                         sizeof bad_calls / sizeof bad_calls[0]);
+    tcase_add_test(tcase, a_child_that_is_forked_off_has_no_part_in_the_region);
     tcase_add_test(tcase, a_program_that_is_started_gets_no_connection);
     tcase_add_test(tcase, an_answer_counts_though_the_daemon_is_gone);
     tcase_add_test(tcase, a_larger_block_keeps_what_was_in_the_one_before);
