@@ -22,7 +22,7 @@ static void fill_names(const struct group_config *config, struct slot *slot)
         result->num_terms = task->num_losses;
         result->terms = terms;
         for (size_t i = 0; i < task->num_losses; i++)
-            terms[i].name = loss_name(task->losses[i].kind);
+            terms[i].name = loss_kind_name(task->losses[i].kind);
         terms += task->num_losses;
     }
     slot->batch.tasks = slot->tasks;

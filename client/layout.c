@@ -6,20 +6,6 @@
 #include "client/failure.h"
 #include "lossd_shm.h"
 
-static const char *const loss_names[NUM_LOSS_KINDS] = {
-    [LOSS_BINARY_CROSS_ENTROPY] = "binary_cross_entropy",
-    [LOSS_BINARY_FOCAL] = "binary_focal_loss",
-    [LOSS_SOFTMAX_CROSS_ENTROPY] = "softmax_cross_entropy",
-    [LOSS_JRC] = "jrc_loss",
-    [LOSS_L2] = "l2_loss",
-    [LOSS_LISTWISE_RANK] = "listwise_rank_loss",
-};
-
-const char *loss_name(enum loss_kind kind)
-{
-    return loss_names[kind];
-}
-
 size_t config_num_terms(const struct group_config *config)
 {
     size_t count = 0;

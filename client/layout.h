@@ -43,7 +43,4 @@ enum lossd_code layout_plan(const struct group_config *config, const struct loss
 /* The losses of all tasks. */
 size_t config_num_terms(const struct group_config *config);
 
-/* "binary_cross_entropy": as the schema has it. */
-const char *loss_name(enum loss_kind kind);
-
 #endif

@@ -1,5 +1,19 @@
 #include "batch/group_config.h"
 
+static const char *const loss_kind_names[NUM_LOSS_KINDS] = {
+    [LOSS_BINARY_CROSS_ENTROPY] = "binary_cross_entropy",
+    [LOSS_BINARY_FOCAL] = "binary_focal_loss",
+    [LOSS_SOFTMAX_CROSS_ENTROPY] = "softmax_cross_entropy",
+    [LOSS_JRC] = "jrc_loss",
+    [LOSS_L2] = "l2_loss",
+    [LOSS_LISTWISE_RANK] = "listwise_rank_loss",
+};
+
+const char *loss_kind_name(enum loss_kind kind)
+{
+    return loss_kind_names[kind];
+}
+
 static bool is_name_character(char c)
 {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '.' ||

@@ -27,6 +27,9 @@ enum loss_kind {
     NUM_LOSS_KINDS,
 };
 
+/* "binary_cross_entropy": the name in the schema, of the term, and TorchEasyRec's. */
+const char *loss_kind_name(enum loss_kind kind);
+
 enum grad_reduce { GRAD_REDUCE_MEAN, GRAD_REDUCE_SUM };
 enum on_nonfinite { ON_NONFINITE_ERROR, ON_NONFINITE_ZERO, ON_NONFINITE_PROPAGATE };
 enum weight_normalizer { WEIGHT_NORMALIZER_GLOBAL, WEIGHT_NORMALIZER_LOCAL };

@@ -206,7 +206,7 @@ static void write_result(const struct task_run *run, const struct term_scale *sc
         const struct loss_config *loss = &run->config->losses[l];
         struct loss_term *term = &result->terms[l];
 
-        term->name = loss_kind_info(loss->kind)->name;
+        term->name = loss_kind_name(loss->kind);
         term->sum = run->terms[l].sum + 0.0;
         term->denominator = scales[l].denominator;
         term->factor = scales[l].factor;

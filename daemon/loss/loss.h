@@ -16,7 +16,6 @@
 
 /* One row per loss kind; the table is in loss_kinds.c. */
 struct loss_kind_info {
-    const char *name;     /* "binary_cross_entropy": TorchEasyRec's, also the name of the term */
     unsigned label_rules; /* of enum label_rule */
     bool listwise;        /* averaged over lists, not candidates */
     uint32_t min_num_class;

@@ -81,33 +81,34 @@ static enum lossd_status check_parameters(const struct loss_config *loss, struct
     return LOSSD_OK;
 }
 
-static enum lossd_status check_num_class(const struct loss_kind_info *info, uint32_t num_class, struct lossd_error *err)
+static enum lossd_status check_num_class(enum loss_kind kind, uint32_t num_class, struct lossd_error *err)
 {
+    const struct loss_kind_info *info = loss_kind_info(kind);
+
     if (num_class >= info->min_num_class && num_class <= info->max_num_class)
         return LOSSD_OK;
     if (info->min_num_class == info->max_num_class)
-        return error_set(err, LOSSD_INVALID_CONFIG, info->name, "is on a task with num_class %u, expected %u",
+        return error_set(err, LOSSD_INVALID_CONFIG, loss_kind_name(kind), "is on a task with num_class %u, expected %u",
                          num_class, info->min_num_class);
-    return error_set(err, LOSSD_INVALID_CONFIG, info->name, "is on a task with num_class %u, expected %u to %u",
-                     num_class, info->min_num_class, info->max_num_class);
+    return error_set(err, LOSSD_INVALID_CONFIG, loss_kind_name(kind),
+                     "is on a task with num_class %u, expected %u to %u", num_class, info->min_num_class,
+                     info->max_num_class);
 }
 
 static enum lossd_status check_loss(const struct task_config *task, const struct loss_config *loss,
                                     struct lossd_error *err)
 {
-    const struct loss_kind_info *info;
     enum lossd_status status;
 
     if ((unsigned)loss->kind >= NUM_LOSS_KINDS)
         return error_set(err, LOSSD_INVALID_CONFIG, "loss", "is not set, expected one of the losses");
     if (check_weight(err, "weight", loss->weight) != LOSSD_OK)
         return err->status;
-    info = loss_kind_info(loss->kind);
-    if (check_num_class(info, task->num_class, err) != LOSSD_OK)
+    if (check_num_class(loss->kind, task->num_class, err) != LOSSD_OK)
         return err->status;
     status = check_parameters(loss, err);
     if (status != LOSSD_OK)
-        error_prefix_field(err, "%s", info->name);
+        error_prefix_field(err, "%s", loss_kind_name(loss->kind));
     return status;
 }
 

@@ -44,7 +44,7 @@ void golden_batch_finish(struct golden_batch *golden)
 static enum loss_kind kind_of(const char *name)
 {
     for (int kind = 0; kind < NUM_LOSS_KINDS; kind++)
-        if (strcmp(loss_kind_info(kind)->name, name) == 0)
+        if (strcmp(loss_kind_name(kind), name) == 0)
             return kind;
     ck_abort_msg("no loss %s", name);
 }

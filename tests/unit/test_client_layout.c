@@ -5,7 +5,6 @@
 
 #include "client/failure.h"
 #include "client/reconnect.h"
-#include "lossd/v1/config.pb-c.h"
 #include "support/runner.h"
 
 static const struct loss_config one_loss[1];
@@ -132,21 +131,6 @@ START_TEST(weights_of_all_64_tasks_can_be_asked_for)
 }
 END_TEST
 
-/* The schema's names of the losses are those of the oneof, in whose order the kinds are. */
-START_TEST(losses_are_called_as_in_the_schema)
-{
-    const ProtobufCMessageDescriptor *schema = &lossd__v1__loss_config__descriptor;
-
-    for (int kind = 0; kind < NUM_LOSS_KINDS; kind++) {
-        const ProtobufCFieldDescriptor *field = protobuf_c_message_descriptor_get_field_by_name(
-            schema, loss_name((enum loss_kind)kind));
-
-        ck_assert_ptr_nonnull(field);
-        ck_assert_uint_eq(field->id, (unsigned)kind + 2);
-    }
-}
-END_TEST
-
 /* 10, 20, 40 … 640, 1000, 1000: each within [0.5, 1.5) of it. */
 START_TEST(waits_double_up_to_a_second_and_differ)
 {
@@ -182,7 +166,6 @@ int main(void)
     tcase_add_test(tcase, a_task_has_the_columns_that_its_config_needs);
     tcase_add_test(tcase, columns_of_an_empty_batch_differ_and_those_of_the_largest_do_not_wrap);
     tcase_add_test(tcase, weights_of_all_64_tasks_can_be_asked_for);
-    tcase_add_test(tcase, losses_are_called_as_in_the_schema);
     tcase_add_test(tcase, waits_double_up_to_a_second_and_differ);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);

@@ -264,6 +264,21 @@ START_TEST(a_full_arena_is_an_error_at_every_size)
 }
 END_TEST
 
+/* The schema's names of the losses are those of the oneof, in whose order the kinds are. */
+START_TEST(losses_are_called_as_in_the_schema)
+{
+    const ProtobufCMessageDescriptor *schema = &lossd__v1__loss_config__descriptor;
+
+    for (int kind = 0; kind < NUM_LOSS_KINDS; kind++) {
+        const ProtobufCFieldDescriptor *field = protobuf_c_message_descriptor_get_field_by_name(
+            schema, loss_kind_name((enum loss_kind)kind));
+
+        ck_assert_ptr_nonnull(field);
+        ck_assert_uint_eq(field->id, (unsigned)kind + 2);
+    }
+}
+END_TEST
+
 #define ADD_TABLE(tcase, test, table) tcase_add_loop_test(tcase, test, 0, (int)(sizeof table / sizeof table[0]))
 
 int main(void)
@@ -280,6 +295,7 @@ int main(void)
     ADD_TABLE(tcase, what_the_config_lacks_is_named, bad_configs);
     tcase_add_test(tcase, tasks_and_losses_are_counted_against_their_limits);
     tcase_add_test(tcase, a_full_arena_is_an_error_at_every_size);
+    tcase_add_test(tcase, losses_are_called_as_in_the_schema);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }
