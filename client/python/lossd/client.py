@@ -28,7 +28,7 @@ class Client:
                  Or "shared_memory", "http_protobuf", "http_json": that or nothing
     timeout      of each call that waits, in seconds; None: LOSSD_TIMEOUT_MS, else none but the group's
     reconnect    how long to try to reach a daemon that is away, in seconds; None: 30
-    num_slots    batches that may be in use at once, 1 to 16
+    num_slots    batches that may be in use at once, 1 to 15
     no_spin      sleep at once where there is no answer yet, for fewer cores than processes
     ca_file      PEM, for https; None: LOSSD_CA_FILE, else the system's
     max_requests, max_candidates
