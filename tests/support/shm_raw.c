@@ -117,11 +117,9 @@ void raw_fill(const struct raw *raw, const unsigned *num_class, uint32_t num_can
 {
     struct lossd_shm_submission *submission = raw_submission(raw);
     uint64_t cursor = raw->layout.data_offset;
-    const uint64_t step = submission->step;
 
     submission->call = LOSSD_SHM_COMPUTE;
     submission->flags = LOSSD_SHM_HAS_STEP;
-    submission->step = step;
     submission->timeout_ns = 0;
     submission->label_bits = 0;
     submission->lengths = place(raw, &cursor, sizeof(uint32_t));

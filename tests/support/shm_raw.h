@@ -30,8 +30,8 @@ struct lossd_shm_submission *raw_submission(const struct raw *raw);
 struct lossd_shm_answer *raw_answer(const struct raw *raw);
 
 /*
- * Lay out C candidates in one request for tasks with these numbers of classes: logits, labels and gradients of zeros,
- * labels of ones where K is 1. with_sessions: of the tasks whose bit is set.
+ * Lay out C candidates in one request for tasks with these numbers of classes: columns of zeros. with_sessions: bits of
+ * the tasks that have sessions. The step is the caller's to set.
  */
 void raw_fill(const struct raw *raw, const unsigned *num_class, uint32_t num_candidates, uint32_t with_sessions);
 
