@@ -346,10 +346,11 @@ LOSSD_API enum lossd_code lossd_submit(struct lossd_client *client, struct lossd
  * A daemon keeps nothing over a restart. One that was started anew is known by what it says of the group: it does not
  * know it, or has it in a generation that is not above ours, and this rank has not joined it. There this rank joins
  * again, with the same instance and config, and sends again first what was answered last, for a rank that was not
- * answered before the daemon went. So leave columns and counts of an answered batch as they are until the next call is
- * answered; where its slot was begun or submitted anew before (as it always is with one slot), nothing is repeated, and
- * a step in which only some were answered ends for the others as STEP_DESYNC. A group whose members have joined anew
- * for other reasons has a higher generation: the call ends as STALE_GENERATION, and nobody joins again by himself.
+ * answered before the daemon went. Buffers and their contents stay where they are. So leave columns and counts of an
+ * answered batch as they are until the next call is answered; where its slot was begun or submitted anew before (as it
+ * always is with one slot), nothing is repeated, and a step in which only some were answered ends for the others as
+ * STEP_DESYNC. A group whose members have joined anew for other reasons has a higher generation: the call ends as
+ * STALE_GENERATION, and nobody joins again by himself.
  */
 LOSSD_API enum lossd_code lossd_wait(struct lossd_client *client, struct lossd_batch *batch,
                                      const struct lossd_result **result, struct lossd_failure *failure);

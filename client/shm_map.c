@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "client/failure.h"
 
@@ -39,8 +40,8 @@ static bool fits(const struct lossd_shm_attached *at, uint64_t data_bytes)
                                   at->num_tasks * sizeof(struct lossd_shm_task_answer) +
                                   at->num_terms * sizeof(struct lossd_shm_term);
 
-    if (!is_aligned(at->data_offset) || !is_aligned(at->slots_offset) || !is_aligned(at->slot_bytes) ||
-        !is_aligned(at->answer_offset))
+    if (at->data_offset % (uint64_t)sysconf(_SC_PAGESIZE) != 0 || !is_aligned(at->slots_offset) ||
+        !is_aligned(at->slot_bytes) || !is_aligned(at->answer_offset))
         return false;
     if (at->data_offset > at->region_bytes || data_bytes > at->region_bytes - at->data_offset)
         return false;
@@ -64,45 +65,61 @@ static enum lossd_code check_layout(const struct lossd_shm_attached *at, const s
     return fits(at, data_bytes) ? LOSSD_CODE_OK : refuse(failure, "its parts do not lie in it");
 }
 
+/* All pages at once, and none of them in a child that is forked off. */
+static uint8_t *map_part(int fd, uint64_t offset, uint64_t bytes)
+{
+    void *part = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, (off_t)offset);
+
+    if (part == MAP_FAILED)
+        return NULL;
+    (void)madvise(part, bytes, MADV_DONTFORK);
+    return part;
+}
+
 enum lossd_code shm_map_open(const struct lossd_shm_attached *attached, int region_fd, const struct member *member,
                              uint32_t num_slots, uint64_t data_bytes, struct shm_map *map,
                              struct lossd_failure *failure)
 {
     enum lossd_code code = check_layout(attached, member, num_slots, data_bytes, failure);
-    void *bytes;
+    struct shm_map made = {.data_bytes = data_bytes, .at = *attached};
 
     if (code == LOSSD_CODE_OK)
         code = check_descriptor(region_fd, attached->region_bytes, failure);
     if (code != LOSSD_CODE_OK)
         return code;
-    bytes = mmap(NULL, attached->region_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, region_fd, 0);
-    if (bytes == MAP_FAILED)
-        return failure_set(failure, OWN_OUT_OF_MEMORY, "", "a region of %llu bytes can't be mapped: %s",
+    made.head = map_part(region_fd, 0, attached->data_offset);
+    if (made.head != NULL && data_bytes > 0)
+        made.data = map_part(region_fd, attached->data_offset, data_bytes);
+    if (made.head == NULL || (data_bytes > 0 && made.data == NULL)) {
+        code = failure_set(failure, OWN_OUT_OF_MEMORY, "", "a region of %llu bytes can't be mapped: %s",
                            (unsigned long long)attached->region_bytes, strerror(errno));
-    (void)madvise(bytes, attached->region_bytes, MADV_DONTFORK);
-    *map = (struct shm_map){.bytes = bytes, .at = *attached};
+        shm_map_close(&made);
+        return code;
+    }
+    *map = made;
     return LOSSD_CODE_OK;
 }
 
 enum lossd_code shm_map_replace(struct shm_map *old, struct shm_map *map, struct lossd_failure *failure)
 {
-    const uint64_t data_offset = old->at.data_offset;
-
-    if (map->at.region_bytes != old->at.region_bytes || map->at.data_offset != data_offset)
-        return refuse(failure, "it is laid out in another way than the one before, whose batches are in use");
-    memcpy(map->bytes + data_offset, old->bytes + data_offset, old->at.region_bytes - data_offset);
-    if (mremap(map->bytes, map->at.region_bytes, map->at.region_bytes, MREMAP_MAYMOVE | MREMAP_FIXED, old->bytes) ==
-        MAP_FAILED)
-        return failure_set(failure, OWN_INTERNAL, "", "a region can't be moved: %s", strerror(errno));
-    map->bytes = old->bytes;
+    if (map->data != NULL) {
+        memcpy(map->data, old->data, map->data_bytes);
+        if (mremap(map->data, map->data_bytes, map->data_bytes, MREMAP_MAYMOVE | MREMAP_FIXED, old->data) == MAP_FAILED)
+            return failure_set(failure, OWN_INTERNAL, "", "a region can't be moved: %s", strerror(errno));
+        map->data = old->data;
+        old->data = NULL;
+    }
+    shm_map_close(old);
     *old = *map;
-    *map = (struct shm_map){.bytes = NULL};
+    *map = (struct shm_map){.head = NULL};
     return LOSSD_CODE_OK;
 }
 
 void shm_map_close(struct shm_map *map)
 {
-    if (map->bytes != NULL)
-        (void)munmap(map->bytes, map->at.region_bytes);
-    map->bytes = NULL;
+    if (map->data != NULL)
+        (void)munmap(map->data, map->data_bytes);
+    if (map->head != NULL)
+        (void)munmap(map->head, map->at.data_offset);
+    *map = (struct shm_map){.head = NULL};
 }

@@ -1,4 +1,7 @@
-/* A region that the daemon has made, in our address space: nothing that it says about it is taken on trust. */
+/*
+ * A region that the daemon has made, in our address space: nothing that it says about it is taken on trust. Its data
+ * are mapped by themselves: they stay at their address when another daemon makes another head in front of them.
+ */
 #ifndef CLIENT_SHM_MAP_H
 #define CLIENT_SHM_MAP_H
 
@@ -9,7 +12,9 @@
 #include "lossd_shm.h"
 
 struct shm_map {
-    uint8_t *bytes; /* NULL: none */
+    uint8_t *head;       /* the region up to its data; NULL: no map */
+    uint8_t *data;       /* [data_bytes]; NULL where that is 0 */
+    uint64_t data_bytes; /* as asked for */
     struct lossd_shm_attached at;
 };
 
@@ -22,8 +27,8 @@ enum lossd_code shm_map_open(const struct lossd_shm_attached *attached, int regi
                              struct lossd_failure *failure);
 
 /*
- * Put a map in the place of another one that is as large and laid out the same, at whose addresses it then is, with the
- * data of the other. INTERNAL where they differ, or the system refuses.
+ * Put a map in the place of another one that has as many data, at whose address its own then are, with the same
+ * contents. INTERNAL where the system refuses: both are as they were.
  */
 enum lossd_code shm_map_replace(struct shm_map *old, struct shm_map *map, struct lossd_failure *failure);
 

@@ -42,12 +42,12 @@ static void disconnect(struct shm_transport *shm)
 
 static struct lossd_shm_control *control_of(const struct shm_transport *shm)
 {
-    return (struct lossd_shm_control *)(void *)shm->map.bytes;
+    return (struct lossd_shm_control *)(void *)shm->map.head;
 }
 
 static struct lossd_shm_submission *submission_of(const struct shm_transport *shm, uint32_t slot)
 {
-    return (struct lossd_shm_submission *)(void *)(shm->map.bytes + shm->map.at.slots_offset +
+    return (struct lossd_shm_submission *)(void *)(shm->map.head + shm->map.at.slots_offset +
                                                    slot * shm->map.at.slot_bytes);
 }
 
@@ -87,15 +87,15 @@ static enum lossd_code take_region(struct shm_transport *shm, uint64_t data_byte
 {
     const uint64_t kept = data_bytes < shm->base.data_bytes ? data_bytes : shm->base.data_bytes;
 
-    if (shm->map.bytes != NULL && data_bytes == shm->base.data_bytes)
+    if (shm->map.head != NULL && data_bytes == shm->base.data_bytes)
         return shm_map_replace(&shm->map, map, failure);
-    if (shm->map.bytes != NULL)
-        memcpy(map->bytes + map->at.data_offset, shm->base.block, kept);
+    if (kept > 0)
+        memcpy(map->data, shm->base.block, kept);
     shm_map_close(&shm->map);
     shm->map = *map;
-    map->bytes = NULL;
+    *map = (struct shm_map){.head = NULL};
     shm->base.data_bytes = data_bytes;
-    shm->base.block = shm->map.bytes + shm->map.at.data_offset;
+    shm->base.block = shm->map.data;
     return LOSSD_CODE_OK;
 }
 
@@ -105,10 +105,10 @@ static enum lossd_code take_region(struct shm_transport *shm, uint64_t data_byte
  */
 static void take_back(struct shm_transport *shm)
 {
-    struct shm_map map = {.bytes = NULL};
+    struct shm_map map = {.head = NULL};
     struct lossd_failure ignored;
 
-    if (shm->map.bytes == NULL || fetch_region(shm, shm->base.data_bytes, &map, &ignored) != LOSSD_CODE_OK ||
+    if (shm->map.head == NULL || fetch_region(shm, shm->base.data_bytes, &map, &ignored) != LOSSD_CODE_OK ||
         shm_map_replace(&shm->map, &map, &ignored) != LOSSD_CODE_OK)
         disconnect(shm);
     shm_map_close(&map);
@@ -118,10 +118,10 @@ static void take_back(struct shm_transport *shm)
 static enum lossd_code attach(struct transport *transport, uint64_t data_bytes, struct lossd_failure *failure)
 {
     struct shm_transport *shm = of(transport);
-    struct shm_map map = {.bytes = NULL};
+    struct shm_map map = {.head = NULL};
     enum lossd_code code = LOSSD_CODE_OK;
 
-    if (shm->map.bytes != NULL && data_bytes == transport->data_bytes)
+    if (shm->map.head != NULL && data_bytes == transport->data_bytes)
         disconnect(shm);
     if (shm->fd < 0)
         code = shm_socket_connect(shm->path, &shm->fd, failure);

@@ -77,7 +77,7 @@ struct lossd_shm_attach {
 struct lossd_shm_attached {
     struct lossd_shm_header header;
     uint64_t region_bytes;  /* size of the descriptor, a multiple of the page */
-    uint64_t data_offset;   /* where the trainer's columns may lie: up to region_bytes */
+    uint64_t data_offset;   /* a multiple of the page; where the trainer's columns may lie: up to region_bytes */
     uint64_t slots_offset;  /* of slot 0 */
     uint64_t slot_bytes;    /* from a slot to the next */
     uint64_t answer_offset; /* of the answer in a slot; the submission is at its start */

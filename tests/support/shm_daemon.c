@@ -41,6 +41,8 @@ static struct lossd_shm_attached layout_of(const struct shm_daemon *daemon)
 
     at.data_offset = lossd_shm_round_up(at.slots_offset + at.num_slots * at.slot_bytes, 4096) +
                      (fault == SHM_LARGER_HEAD ? 4096 : 0);
+    if (fault == SHM_OFF_PAGE)
+        at.data_offset += LOSSD_SHM_ALIGNMENT;
     at.region_bytes = lossd_shm_round_up(at.data_offset + daemon->attach.data_bytes, 4096);
     (void)snprintf(at.config_digest, sizeof at.config_digest, "%s",
                    fault == SHM_OTHER_DIGEST ? "other" : daemon->digest);

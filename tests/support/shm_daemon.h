@@ -30,6 +30,7 @@ enum shm_fault {
     SHM_SLOTS_OUTSIDE,
     SHM_ANSWER_OUTSIDE,
     SHM_UNALIGNED,
+    SHM_OFF_PAGE,    /* the data */
     SHM_LARGER_HEAD, /* the data lie further behind than those of others */
     /* to a submission */
     SHM_FAILS_CALLS,       /* STEP_TIMEOUT, with metadata */
