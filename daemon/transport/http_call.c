@@ -8,21 +8,11 @@
 
 #include "base/clock.h"
 
-/* Longest deadline of a call: above the longest step timeout, far below what the clock can't add. */
-#define MAX_CALL_TIMEOUT_MS (UINT64_C(25) * 3600 * 1000)
-
 /*
- * What one call may hold beside its body, so that a small body that grows (empty sub-messages, one-byte numbers) ends
- * at its own limit and not at everybody's budget. While it is decoded: three times the largest body. After that it has
- * been seen that every array has the length that the batch asks for, and the largest honest growth is 12: a one-byte
- * session id becomes eight bytes and a row in its list.
+ * What one call may hold beside its body while it is decoded, when a small body may grow (empty sub-messages, one-byte
+ * numbers): three times the largest body.
  */
-enum {
-    DECODED_BODIES = 3,
-    DECODED_BASE_BYTES = 128 << 10,
-    ARENA_BASE_BYTES = 64 << 20,
-    ARENA_BYTES_PER_BODY_BYTE = 24
-};
+enum { DECODED_BODIES = 3, DECODED_BASE_BYTES = 128 << 10 };
 
 /* A target in absolute form, as proxies get it, names the host once more (RFC 9112, 3.2.2). */
 static char *copy_target(const char *target)
@@ -47,7 +37,7 @@ struct http_call *call_create(struct http *http, struct http_connection *connect
     if (call == NULL)
         return NULL;
     memset(call, 0, offsetof(struct http_call, submission));
-    submission_init(&call->submission, ARENA_BASE_BYTES, http->budget);
+    submission_init(&call->submission, RPC_ARENA_BASE_BYTES, http->budget);
     call->http = http;
     call->budget = http->budget;
     call->connection = connection;
@@ -269,7 +259,7 @@ enum MHD_Result call_begin(struct http_call *call, struct MHD_Connection *mhd, c
 
 static void set_deadline(struct http_call *call)
 {
-    const uint64_t ms = call->head.timeout_ms < MAX_CALL_TIMEOUT_MS ? call->head.timeout_ms : MAX_CALL_TIMEOUT_MS;
+    const uint64_t ms = call->head.timeout_ms < RPC_MAX_TIMEOUT_MS ? call->head.timeout_ms : RPC_MAX_TIMEOUT_MS;
 
     call->submission.deadline_ns = call->head.has_timeout ? clock_after_ms(call->head_ns, ms) : NO_DEADLINE;
 }
@@ -293,7 +283,7 @@ static enum lossd_status decode(struct http_call *call, ProtobufCMessage **messa
     arena->limit_bytes = DECODED_BODIES * call_body_limit(call) + DECODED_BASE_BYTES;
     status = message_decode(call->head.codec, call->method->request, bytes == NULL ? (const uint8_t *)"" : bytes, size,
                             &limits, arena, message, err);
-    arena->limit_bytes = ARENA_BASE_BYTES + ARENA_BYTES_PER_BODY_BYTE * size;
+    arena->limit_bytes = RPC_ARENA_BASE_BYTES + RPC_ARENA_BYTES_PER_BYTE * size;
     return status;
 }
 

@@ -15,6 +15,16 @@
 #include "group/registry.h"
 #include "group/submission.h"
 
+/* Longest deadline of a call: above the longest step timeout, far below what the clock can't add. */
+#define RPC_MAX_TIMEOUT_MS (UINT64_C(25) * 3600 * 1000)
+
+/*
+ * What a call may hold in its arena once every array has the length that the batch asks for, so that one that grows
+ * ends at its own limit and not at everybody's budget: so much, and so many bytes for each that it came with. The
+ * largest honest growth is 12: a one-byte session id becomes eight bytes and a row in its list.
+ */
+enum { RPC_ARENA_BASE_BYTES = 64 << 20, RPC_ARENA_BYTES_PER_BYTE = 24 };
+
 /* What handlers work on; read only but for draining. */
 struct rpc_context {
     struct registry *registry;

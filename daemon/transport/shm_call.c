@@ -1,6 +1,5 @@
 /* The call of a slot, from its submission to its answer. */
 #include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -8,9 +7,6 @@
 #include "base/log.h"
 #include "transport/rpc_handlers.h"
 #include "transport/shm_internal.h"
-
-/* Longest deadline of a call, as over HTTP: above the longest step timeout, far below what the clock can't add. */
-#define MAX_CALL_TIMEOUT_NS (INT64_C(25) * 3600 * NS_PER_S)
 
 /* Of results, ahead of their computation: what is more than that is written later in any case. */
 enum { MOST_FETCHED_BYTES = 512 };
@@ -27,7 +23,7 @@ static void log_failure(const struct shm_slot *slot, size_t method)
     const struct status_info *info = status_info(submission->error.status);
     const int64_t now_ns = clock_now_ns();
 
-    if (!shm_may_log(shm_of(slot), now_ns))
+    if (!log_quota_take(&shm_of(slot)->log_quota, now_ns))
         return;
     log_line(LOG_LEVEL_INFO,
              "event=call transport=shm method=%s code=%s reason=%s group=%s rank=%" PRIu32 " step=%" PRIu64
@@ -140,6 +136,7 @@ static enum lossd_status announce(struct shm_slot *slot, const struct lossd_shm_
 static enum lossd_status read_compute(struct shm_slot *slot, const struct lossd_shm_submission *copy,
                                       struct lossd_error *err)
 {
+    static const uint64_t longest_ns = RPC_MAX_TIMEOUT_MS * NS_PER_MS;
     const struct shm_session *session = slot->session;
     struct submission *submission = &slot->submission;
     const struct shm_space space = {
@@ -151,9 +148,8 @@ static enum lossd_status read_compute(struct shm_slot *slot, const struct lossd_
     };
 
     if (copy->timeout_ns > 0)
-        submission->deadline_ns = slot->taken_ns + (copy->timeout_ns < (uint64_t)MAX_CALL_TIMEOUT_NS
-                                                        ? (int64_t)copy->timeout_ns
-                                                        : MAX_CALL_TIMEOUT_NS);
+        submission->deadline_ns = slot->taken_ns +
+                                  (int64_t)(copy->timeout_ns < longest_ns ? copy->timeout_ns : longest_ns);
     return shm_read_batch(&space, copy, &submission->arena, &submission->batch, err);
 }
 

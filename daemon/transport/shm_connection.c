@@ -154,7 +154,7 @@ static void refuse(struct shm_connection *connection, const struct lossd_error *
 
 void shm_connection_break_off(struct shm_connection *connection, const struct lossd_error *why)
 {
-    if (shm_may_log(connection->shm, clock_now_ns()))
+    if (log_quota_take(&connection->shm->log_quota, clock_now_ns()))
         log_line(LOG_LEVEL_WARNING, "event=shared_memory_refused reason=%s field=\"%s\" %s",
                  status_info(why->status)->reason, why->field, why->message);
     (void)shm_send_refused(connection->fd, why);

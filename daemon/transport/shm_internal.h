@@ -15,6 +15,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
+#include "base/log.h"
 #include "base/spinner.h"
 #include "lossd_shm.h"
 #include "transport/shm.h"
@@ -79,8 +80,7 @@ struct shm {
     atomic_size_t open_calls;
     atomic_bool is_closed;
     atomic_bool stops;
-    atomic_int_least64_t log_second; /* of the lines counted in log_lines */
-    atomic_uint log_lines;
+    struct log_quota log_quota; /* of what trainers do wrong */
 
     int epoll_fd;
     int wake_fd; /* eventfd: closed, stopped, or the last call of a connection that ends is answered */
@@ -115,9 +115,6 @@ void shm_close_listeners(struct shm *shm);
 
 /* Have the thread look around. */
 void shm_wake(const struct shm *shm);
-
-/* Whether one more line about what clients do wrong may be written in this second. */
-bool shm_may_log(struct shm *shm, int64_t now_ns);
 
 /* shm_session.c. */
 

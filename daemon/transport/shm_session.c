@@ -5,10 +5,8 @@
 #include <unistd.h>
 
 #include "base/counters.h"
+#include "transport/rpc.h"
 #include "transport/shm_internal.h"
-
-/* What one call may hold beside the region, as over HTTP: see there. */
-enum { ARENA_BASE_BYTES = 64 << 20, ARENA_BYTES_PER_DATA_BYTE = 24 };
 
 static enum lossd_status check_attach(const struct lossd_shm_attach *attach, const struct shm_settings *settings,
                                       struct lossd_error *err)
@@ -50,7 +48,7 @@ static struct lossd_shm_attached make_layout(const struct lossd_shm_attach *atta
 
 static void init_slots(struct shm_session *session, uint64_t data_bytes)
 {
-    const size_t arena_limit = ARENA_BASE_BYTES + ARENA_BYTES_PER_DATA_BYTE * data_bytes;
+    const size_t arena_limit = RPC_ARENA_BASE_BYTES + RPC_ARENA_BYTES_PER_BYTE * data_bytes;
 
     for (uint32_t s = 0; s < session->layout.num_slots; s++) {
         struct shm_slot *slot = &session->slots[s];

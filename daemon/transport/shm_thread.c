@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/log.h"
 #include "transport/shm_internal.h"
 
 enum {
@@ -14,17 +13,7 @@ enum {
     ACCEPTS_PER_LOOK = 64, /* of one listener */
     ACCEPT_AGAIN_MS = 100, /* after descriptors were out */
     EVENTS_PER_LOOK = 64,
-    LOG_LINES_PER_SECOND = 10, /* a client that is wrong in a loop must not fill the disk */
 };
-
-bool shm_may_log(struct shm *shm, int64_t now_ns)
-{
-    const int64_t second = now_ns / NS_PER_S;
-
-    if (atomic_exchange_explicit(&shm->log_second, second, memory_order_relaxed) != second)
-        atomic_store_explicit(&shm->log_lines, 0, memory_order_relaxed);
-    return atomic_fetch_add_explicit(&shm->log_lines, 1, memory_order_relaxed) < LOG_LINES_PER_SECOND;
-}
 
 /* Sockets. */
 
