@@ -1,7 +1,6 @@
 /* The ring of slots: the batches that the user fills, and the block that their columns lie in. */
 #include <string.h>
 
-#include "base/clock.h"
 #include "client/client.h"
 #include "client/failure.h"
 #include "lossd_shm.h"

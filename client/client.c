@@ -2,7 +2,6 @@
 #include "client/client.h"
 
 #include <stdlib.h>
-#include <string.h>
 #include <sys/random.h>
 
 #include "base/clock.h"

@@ -1,5 +1,4 @@
 /* Joining a group, choosing the way to its daemon, leaving. */
-#include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"

@@ -1,7 +1,6 @@
 #include "batch/columns.h"
 
 #include <float.h>
-#include <math.h>
 #include <stdbool.h>
 
 #include "batch/batch.h"

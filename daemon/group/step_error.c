@@ -1,7 +1,6 @@
 /* The errors of steps: from the table that the reduce gave, and of single calls. */
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "group/step_internal.h"

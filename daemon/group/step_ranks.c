@@ -1,7 +1,6 @@
 /*
  * What each rank has in, and the counts over ranks that tell without a look at all of them whether a step is complete.
  */
-#include <string.h>
 
 #include "group/step_internal.h"
 

@@ -1,7 +1,6 @@
 #include "transport/shm_batch.h"
 
 #include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 
 enum {

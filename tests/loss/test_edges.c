@@ -1,7 +1,6 @@
 /* Edge cases: what is refused, what the policies for bad logits give, what decoding does. */
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "loss/golden_batch.h"
 #include "loss/world.h"

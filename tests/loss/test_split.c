@@ -1,8 +1,6 @@
 /* One global batch over any number of ranks, runs and threads: the same loss, the same gradients, the same bits. */
 #include <math.h>
 #include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "loss/random_batch.h"

@@ -1,7 +1,6 @@
 /* Logits and gradients of every type and layout: what is computed is what binary64 gives, rounded once. */
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "loss/compare.h"
 #include "loss/golden_batch.h"

@@ -1,8 +1,6 @@
 /* Where columns lie, the names of losses, and the waits between attempts to reconnect. */
 #include "client/layout.h"
 
-#include <string.h>
-
 #include "client/failure.h"
 #include "client/reconnect.h"
 #include "support/runner.h"

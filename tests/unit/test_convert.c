@@ -1,8 +1,6 @@
 /* Messages into batches and configurations and back. */
 #include "codec/convert.h"
 
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "codec_support.h"

@@ -1,6 +1,5 @@
 /* Contributions, lists, weights and announcements: counts that can be made by hand. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "loss/world.h"
 #include "support/runner.h"
