@@ -114,13 +114,15 @@ static double burst(struct bench *bench, enum contender contender, size_t calls)
     return median_of(us, calls);
 }
 
-static void report_size(const struct report *report, uint32_t candidates, const struct samples *us)
+static void report_size(const struct report *report, uint32_t candidates, struct samples *us)
 {
     static const char *const names[] = {"bare kernel", "payload copied in and out", "protobuf, Unix socket",
                                         "JSON, Unix socket"};
+    struct samples *const sets[NUM_CONTENDERS] = {&us[KERNEL], &us[COPIES], &us[PROTO], &us[JSON]};
     struct samples least = {.count = 0};
     char what[128];
 
+    (void)drop_disturbed(&us[KERNEL], sets, NUM_CONTENDERS);
     for (size_t i = 0; i < us[KERNEL].count; i++)
         samples_add(&least, us[KERNEL].of[i] + us[COPIES].of[i]);
     for (enum contender c = 0; c < NUM_CONTENDERS; c++) {

@@ -55,6 +55,24 @@ struct quartiles quartiles_of_ratio(const struct samples *a, const struct sample
     return quartiles_of(&ratios);
 }
 
+size_t drop_disturbed(const struct samples *reference, struct samples *const *sets, size_t num_sets)
+{
+    const double most = 1.15 * quartiles_of(reference).least;
+    const struct samples told = *reference;
+    size_t kept = 0;
+
+    for (size_t i = 0; i < told.count; i++) {
+        if (told.of[i] > most)
+            continue;
+        for (size_t s = 0; s < num_sets; s++)
+            sets[s]->of[kept] = sets[s]->of[i];
+        kept++;
+    }
+    for (size_t s = 0; s < num_sets; s++)
+        sets[s]->count = kept;
+    return told.count - kept;
+}
+
 struct report report_open(int *argc, char **argv)
 {
     struct report report = {.is_markdown = false};

@@ -29,6 +29,12 @@ struct quartiles quartiles_of(const struct samples *samples);
 struct quartiles quartiles_of_difference(const struct samples *a, const struct samples *b);
 struct quartiles quartiles_of_ratio(const struct samples *a, const struct samples *b);
 
+/*
+ * Take out of all sets the rounds in which reference, which may be one of them, was more than 15 % above its least:
+ * something else was at work. Returns how many those were.
+ */
+size_t drop_disturbed(const struct samples *reference, struct samples *const *sets, size_t num_sets);
+
 /* Median of count values, which are sorted by it. */
 double median_of(double *values, size_t count);
 
