@@ -116,11 +116,11 @@ void error_prefix_field(struct lossd_error *err, const char *format, ...)
     va_start(arguments, format);
     length = vsnprintf(err->field, sizeof err->field, format, arguments);
     va_end(arguments);
-    if (length < 0 || (size_t)length >= sizeof err->field)
+    if (length < 0 || (size_t)length + 1 >= sizeof err->field)
         return;
-    if (inner[0] != '\0')
-        (void)snprintf(err->field + length, sizeof err->field - (size_t)length, "%s%s", inner[0] == '[' ? "" : ".",
-                       inner);
+    if (inner[0] != '\0' && inner[0] != '[')
+        err->field[length++] = '.';
+    (void)snprintf(err->field + length, sizeof err->field - (size_t)length, "%s", inner);
 }
 
 void error_add_metadata(struct lossd_error *err, const char *key, const char *format, ...)

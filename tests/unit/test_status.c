@@ -1,6 +1,7 @@
 /* The error table and the error that travels by value. */
 #include "base/status.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "support/runner.h"
@@ -29,6 +30,24 @@ START_TEST(fields_are_prefixed_from_the_inside_out)
     error_prefix_field(&err, "tasks[%d]", 1);
     ck_assert_str_eq(err.field, "tasks[1].labels[3]");
     ck_assert_str_eq(err.message, "found 7");
+}
+END_TEST
+
+/* "x…x.labels", cut where the field ends, at each length of the prefix. */
+START_TEST(a_field_that_is_too_long_is_cut)
+{
+    for (int length = 1; length < 300; length++) {
+        struct lossd_error err;
+        char want[400];
+
+        (void)error_set(&err, LOSSD_SHAPE_MISMATCH, "labels", "found 7");
+        error_prefix_field(&err, "%*s", length, "x");
+        (void)snprintf(want, sizeof want, "%*s.labels", length, "x");
+        want[sizeof err.field - 1] = '\0';
+        ck_assert_uint_lt(strnlen(err.field, sizeof err.field), sizeof err.field);
+        ck_assert_str_eq(err.field, want);
+        ck_assert_str_eq(err.message, "found 7");
+    }
 }
 END_TEST
 
@@ -108,6 +127,7 @@ int main(void)
 
     tcase_add_test(tcase, every_status_has_a_row_that_agrees_with_its_code);
     tcase_add_test(tcase, fields_are_prefixed_from_the_inside_out);
+    tcase_add_test(tcase, a_field_that_is_too_long_is_cut);
     tcase_add_test(tcase, a_copy_has_all_that_is_in_use_and_leaves_the_rest_alone);
     tcase_add_test(tcase, metadata_comes_back_in_order_and_never_runs_over);
     tcase_add_test(tcase, a_pair_whose_key_does_not_fit_is_left_out);
