@@ -18,7 +18,7 @@ flags() { # those that the kernels of the losses and the codec are compiled for
 
 machine() {
     echo "Measured on $(nproc) cores of $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1)" \
-        "($(flags)), Linux $(uname -r), $(cc --version | head -n 1), load $(cut -d ' ' -f 1 /proc/loadavg) at the start."
+        "($(flags)), Linux $(uname -r | cut -d . -f 1,2), $(cc --version | head -n 1), load $(cut -d ' ' -f 1 /proc/loadavg) at the start."
 }
 
 table() { # TITLE PROGRAM ARGUMENT…
