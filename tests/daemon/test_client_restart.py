@@ -14,7 +14,7 @@ from client_program import JSON, PROTOBUF, SHARED_MEMORY, TRANSPORTS, ClientFail
 from lossd_process import LossdProcess
 
 LISTWISE = {"tasks": [{"name": "a", "losses": [{"binaryCrossEntropy": {}}, {"l2Loss": {}}]}]}
-KILLS = int(os.environ.get("LOSSD_KILLS", "12"))
+RESTARTS = int(os.environ.get("LOSSD_RESTARTS", "12"))
 
 
 @contextlib.contextmanager
@@ -76,7 +76,7 @@ def test_no_step_is_lost_or_doubled(transport, steps, count):
         for trainer in trainers:
             trainer.start("run", 0, steps, 7)
         lines = [Lines(trainer, steps) for trainer in trainers]
-        while kills < KILLS and wait_for_progress(lines):
+        while kills < RESTARTS and wait_for_progress(lines):
             time.sleep(chance.uniform(0, 0.02))
             daemon.kill()
             kills += 1
