@@ -300,6 +300,7 @@ START_TEST(buffers_stay_where_they_are_when_a_daemon_lays_its_region_out_otherwi
     lab_init(&lab, true);
     ck_assert_int_eq(lab_attach(&lab), LOSSD_CODE_OK);
     ck_assert_int_eq(lab_compute(&lab, NO_DEADLINE), LOSSD_CODE_OK);
+    ck_assert_int_eq(lab.daemon.calls, 1);
     before = lab.daemon.submission->lengths;
     block = lab.transport->block;
     block[0] = 3;
@@ -311,6 +312,7 @@ START_TEST(buffers_stay_where_they_are_when_a_daemon_lays_its_region_out_otherwi
     ck_assert_uint_eq(block[NUM_SLOTS * SLOT_BYTES - 1], 4);
     block[0] = 5;
     ck_assert_int_eq(lab_compute(&lab, NO_DEADLINE), LOSSD_CODE_OK);
+    ck_assert_int_eq(lab.daemon.calls, 2);
     ck_assert_uint_eq(lab.daemon.submission->lengths, before + 4096);
     ck_assert_uint_eq(lab.daemon.first_byte, 5);
     lab.daemon.fault = SHM_GOOD;
