@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
@@ -12,6 +13,8 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "client/failure.h"
+
+enum { CONNECT_TIMEOUT_S = 2 };
 
 union record {
     struct lossd_shm_header header;
@@ -38,6 +41,19 @@ static enum lossd_code no_answer(struct lossd_failure *failure)
     return failure_set(failure, OWN_NO_ANSWER, "", "the daemon has not answered through shared memory in time");
 }
 
+/* It would wait for ever where a daemon that hangs has a full queue; and a signal says nothing about the daemon. */
+static int connect_for_a_while(int fd, const struct sockaddr_un *where)
+{
+    const struct timeval longest = {.tv_sec = CONNECT_TIMEOUT_S};
+    int status;
+
+    (void)setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &longest, sizeof longest);
+    do
+        status = connect(fd, (const struct sockaddr *)where, sizeof *where);
+    while (status != 0 && errno == EINTR);
+    return status;
+}
+
 enum lossd_code shm_socket_connect(const char *path, int *fd, struct lossd_failure *failure)
 {
     struct sockaddr_un where = {.sun_family = AF_UNIX};
@@ -48,10 +64,13 @@ enum lossd_code shm_socket_connect(const char *path, int *fd, struct lossd_failu
     if (strlen(path) >= sizeof where.sun_path)
         return failure_set(failure, OWN_BAD_ADDRESS, "address", "is longer than a Unix socket's path can be");
     memcpy(where.sun_path, path, strlen(path) + 1);
-    if (connect(made, (const struct sockaddr *)&where, sizeof where) != 0)
-        return failure_set(failure, OWN_CANNOT_CONNECT, "", "%s: %s", path, strerror(errno));
-    *fd = steal_fd(&made);
-    return LOSSD_CODE_OK;
+    if (connect_for_a_while(made, &where) == 0) {
+        *fd = steal_fd(&made);
+        return LOSSD_CODE_OK;
+    }
+    if (errno == EAGAIN)
+        return no_answer(failure);
+    return failure_set(failure, OWN_CANNOT_CONNECT, "", "%s: %s", path, strerror(errno));
 }
 
 /* The first descriptor that came along; others are closed. */

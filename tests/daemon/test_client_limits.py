@@ -5,6 +5,7 @@ import pathlib
 import resource
 import select
 import signal
+import socket
 import time
 
 import pytest
@@ -136,6 +137,25 @@ def test_a_daemon_that_hangs_is_left_and_found_again(start, transport):
         assert (failure.code, failure.reason) == (4, "NO_ANSWER")
         answer = trainer.tell("compute", 1)
         assert (answer["loss"], answer["tasks"]) == (want["loss"], want["tasks"])
+
+
+@pytest.mark.parametrize("transport", [AUTO, SHARED_MEMORY])
+def test_who_finds_the_queue_of_shared_memory_full_does_not_wait_for_ever(start, tmp_path, transport):
+    daemon = start()
+    path = str(tmp_path / "socket")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener, \
+            socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as waiting:
+        listener.bind(path)
+        listener.listen(0)
+        waiting.connect(path)
+        with Trainer(daemon.unix, transport, reconnect_ms=100, env={"LOSSD_SHM_SOCKET": path}) as trainer:
+            trainer.open()
+            trainer.start("join", "g", 0, 1, json.dumps(BCE))
+            if not select.select([trainer.process.stdout], [], [], 20)[0]:
+                trainer.kill()
+            with pytest.raises(ClientFailure) as caught:
+                trainer.answer()
+            assert (caught.value.code, caught.value.reason) == (4, "NO_ANSWER")
 
 
 def test_a_join_that_failed_half_way_is_the_same_again(start):
