@@ -155,6 +155,9 @@ static enum lossd_code grow(struct lossd_client *client, const struct batch_layo
     uint64_t wanted = old == 0 ? needed : lossd_shm_round_up(needed + needed / 4, PAGE_BYTES);
     enum lossd_code code;
 
+    for (uint32_t i = 0; i < client->settings.num_slots; i++)
+        if (client_settle(client, &client->slots[i]) != LOSSD_CODE_OK)
+            return client->failure.code;
     if (any_open(client))
         return failure_set(&client->failure, OWN_BAD_CALL, "",
                            "a batch larger than any before needs new buffers, but a call is open: wait for it first");
@@ -202,6 +205,8 @@ static enum lossd_code begin(struct lossd_client *client, const struct lossd_sha
     if (!client->is_joined)
         return failure_set(&client->failure, OWN_BAD_CALL, "", "this client has joined no group");
     slot = &client->slots[client->next_slot];
+    if (client_settle(client, slot) != LOSSD_CODE_OK)
+        return client->failure.code;
     if (slot->state == SLOT_OPEN)
         return failure_set(&client->failure, OWN_BAD_CALL, "",
                            "all %u batches are in use, and the call of the oldest is open: wait for it first",
@@ -209,10 +214,8 @@ static enum lossd_code begin(struct lossd_client *client, const struct lossd_sha
     code = plan(client, slot, shape);
     if (code != LOSSD_CODE_OK)
         return code;
-    if (client->last == slot) {
-        client->last = NULL;
-        client->owes_last = false;
-    }
+    if (client->last == slot)
+        client_drop_last(client);
     slot->state = SLOT_FILLING;
     set_columns(client, slot);
     set_defaults(slot);

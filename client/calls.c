@@ -79,6 +79,16 @@ static enum lossd_code check_counts(struct lossd_client *client, const struct sl
     return LOSSD_CODE_OK;
 }
 
+/* A slot in which the daemon still works on that takes no other call: the next region has none. */
+void client_drop_last(struct lossd_client *client)
+{
+    if (client->repeats)
+        client->link = LINK_DOWN;
+    client->last = NULL;
+    client->owes_last = false;
+    client->repeats = false;
+}
+
 static enum lossd_code submit(struct lossd_client *client, struct lossd_batch *batch, uint64_t step)
 {
     struct slot *slot = slot_of(client, batch);
@@ -89,10 +99,8 @@ static enum lossd_code submit(struct lossd_client *client, struct lossd_batch *b
         return bad_call(client, "the batch was submitted already: wait for its answer first");
     if (check_counts(client, slot) != LOSSD_CODE_OK)
         return client->failure.code;
-    if (client->last == slot) {
-        client->last = NULL;
-        client->owes_last = false;
-    }
+    if (client->last == slot)
+        client_drop_last(client);
     slot->call = (struct call){
         .slot = (uint32_t)(slot - client->slots),
         .layout = &slot->layout,
@@ -107,6 +115,7 @@ static enum lossd_code submit(struct lossd_client *client, struct lossd_batch *b
     slot->deadline_ns = client_deadline(client);
     slot->state = SLOT_OPEN;
     slot->is_sent = false;
+    slot->is_abandoned = false;
     if (client->link == LINK_UP && !client->owes_last)
         send_slot(client, slot);
     return LOSSD_CODE_OK;
@@ -129,6 +138,12 @@ static bool somebody_is_below(const struct lossd_failure *failure, uint64_t step
     return false;
 }
 
+/* Whether the daemon goes on with a call that nobody waits for. */
+static bool keeps_calls(const struct lossd_client *client)
+{
+    return client->transport->ops->kind == LOSSD_TRANSPORT_SHARED_MEMORY;
+}
+
 /*
  * Ranks are one step apart at most: those whose last step is the lower one learn it from the desync, and go on to the
  * step that the others repeat, who try again meanwhile.
@@ -141,12 +156,18 @@ enum lossd_code client_repeat_last(struct lossd_client *client, int64_t deadline
 
     again.skip_gradient = true;
     do {
-        ops->send(client->transport, &again, deadline_ns);
+        if (!client->repeats)
+            ops->send(client->transport, &again, deadline_ns);
+        client->repeats = false;
         code = ops->receive(client->transport, &again, NULL, deadline_ns, &client->failure);
     } while (code != LOSSD_CODE_OK && failure_is(&client->failure, "STEP_DESYNC") &&
              somebody_is_below(&client->failure, again.step));
     if (code == LOSSD_CODE_UNAVAILABLE || code == LOSSD_CODE_DEADLINE_EXCEEDED)
         return code;
+    if (code != LOSSD_CODE_OK && failure_is_interruption(&client->failure)) {
+        client->repeats = keeps_calls(client);
+        return code;
+    }
     if (code != LOSSD_CODE_OK && failure_is_of_membership(&client->failure))
         return code;
     client->owes_last = false;
@@ -184,6 +205,37 @@ static enum lossd_code wait_open(struct lossd_client *client, struct slot *slot)
     return code;
 }
 
+/* The call is over then, unless it was the wait that ended. */
+static enum lossd_code finish(struct lossd_client *client, struct slot *slot)
+{
+    const enum lossd_code code = wait_open(client, slot);
+
+    slot->is_abandoned = code != LOSSD_CODE_OK && failure_is_interruption(&client->failure);
+    if (slot->is_abandoned)
+        return code;
+    slot->state = SLOT_DONE;
+    if (code == LOSSD_CODE_OK)
+        note_answer(client, slot);
+    return code;
+}
+
+enum lossd_code client_settle(struct lossd_client *client, struct slot *slot)
+{
+    if (client->repeats && client->last == slot &&
+        client_repeat_last(client, client_deadline(client)) != LOSSD_CODE_OK) {
+        if (client->repeats)
+            return client->failure.code;
+        (void)client_lost_link(client);
+    }
+    if (slot->state != SLOT_OPEN || !slot->is_abandoned)
+        return LOSSD_CODE_OK;
+    if (keeps_calls(client) && slot->is_sent && finish(client, slot) != LOSSD_CODE_OK && slot->is_abandoned)
+        return client->failure.code;
+    slot->state = SLOT_DONE;
+    slot->is_abandoned = false;
+    return LOSSD_CODE_OK;
+}
+
 static enum lossd_code wait_for(struct lossd_client *client, struct lossd_batch *batch,
                                 const struct lossd_result **result)
 {
@@ -192,13 +244,10 @@ static enum lossd_code wait_for(struct lossd_client *client, struct lossd_batch 
 
     if (slot == NULL || slot->state != SLOT_OPEN)
         return bad_call(client, "the batch was not submitted, or was answered already");
-    code = wait_open(client, slot);
-    slot->state = SLOT_DONE;
-    if (code != LOSSD_CODE_OK)
-        return code;
-    note_answer(client, slot);
-    *result = &slot->result;
-    return LOSSD_CODE_OK;
+    code = finish(client, slot);
+    if (code == LOSSD_CODE_OK)
+        *result = &slot->result;
+    return code;
 }
 
 enum lossd_code lossd_wait(struct lossd_client *client, struct lossd_batch *batch, const struct lossd_result **result,

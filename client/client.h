@@ -25,6 +25,7 @@ struct slot {
     enum slot_state state;
     struct call call;    /* of OPEN and DONE */
     bool is_sent;        /* to the daemon as it is now; OPEN alone */
+    bool is_abandoned;   /* a wait for it was interrupted; OPEN alone */
     int64_t deadline_ns; /* of the call; NO_DEADLINE for none */
 };
 
@@ -54,6 +55,7 @@ struct lossd_client {
     uint32_t next_slot; /* of the ring */
     struct slot *last;  /* answered last, and not begun anew since; NULL: none */
     bool owes_last;     /* the daemon is another one, which has to be sent last's batch again before anything else */
+    bool repeats;       /* that is sent, and the wait for its answer was interrupted; owes_last alone */
     bool has_last_step;
     uint64_t last_step; /* answered last */
     bool counts_anew;   /* the daemon is another one, which does not count on from last_step yet */
@@ -75,6 +77,15 @@ enum lossd_code slots_create(struct lossd_client *client);
 
 /* Bytes of a slot for batches of the size that the settings expect and of this shape; 0 where they expect none. */
 uint64_t slots_expected_bytes(const struct lossd_client *client, const struct lossd_shape *shape);
+
+/*
+ * Have no call in this slot for which a wait was interrupted: wait for its answer where the daemon still works on it.
+ * Whatever that is, this succeeds, unless it is interrupted again.
+ */
+enum lossd_code client_settle(struct lossd_client *client, struct slot *slot);
+
+/* What was answered last can't be sent again any more. */
+void client_drop_last(struct lossd_client *client);
 
 /*
  * Send what was answered last again, to a daemon that has begun anew; nobody waits for the answer, so that most

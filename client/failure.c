@@ -19,6 +19,7 @@ static const struct {
     [OWN_CANNOT_CONNECT] = {"CANNOT_CONNECT", LOSSD_CODE_UNAVAILABLE, LOSSD_RETRY_SAME},
     [OWN_CONNECTION_LOST] = {"CONNECTION_LOST", LOSSD_CODE_UNAVAILABLE, LOSSD_RETRY_SAME},
     [OWN_NO_ANSWER] = {"NO_ANSWER", LOSSD_CODE_DEADLINE_EXCEEDED, LOSSD_RETRY_SAME},
+    [OWN_INTERRUPTED] = {"INTERRUPTED", LOSSD_CODE_CANCELED, LOSSD_RETRY_SAME},
     [OWN_VERSION] = {"VERSION", LOSSD_CODE_UNIMPLEMENTED, LOSSD_RETRY_FIX},
     [OWN_OUT_OF_MEMORY] = {"OUT_OF_MEMORY", LOSSD_CODE_RESOURCE_EXHAUSTED, LOSSD_RETRY_FIX},
     [OWN_INTERNAL] = {"INTERNAL", LOSSD_CODE_INTERNAL, LOSSD_RETRY_HIGHER},
@@ -111,6 +112,11 @@ bool failure_is(const struct lossd_failure *failure, const char *reason)
 bool failure_is_of_connection(const struct lossd_failure *failure)
 {
     return failure->code == LOSSD_CODE_UNAVAILABLE;
+}
+
+bool failure_is_interruption(const struct lossd_failure *failure)
+{
+    return failure->code == LOSSD_CODE_CANCELED && failure_is(failure, own_reasons[OWN_INTERRUPTED].name);
 }
 
 bool failure_is_of_membership(const struct lossd_failure *failure)

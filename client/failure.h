@@ -20,6 +20,7 @@ enum own_reason {
     OWN_CANNOT_CONNECT,
     OWN_CONNECTION_LOST,
     OWN_NO_ANSWER,
+    OWN_INTERRUPTED,
     OWN_VERSION,
     OWN_OUT_OF_MEMORY,
     OWN_INTERNAL,
@@ -43,6 +44,9 @@ bool failure_is(const struct lossd_failure *failure, const char *reason);
 
 /* The daemon was not reached, went away, or is about to: the same call is worth another try. */
 bool failure_is_of_connection(const struct lossd_failure *failure);
+
+/* INTERRUPTED: nothing is wrong, but somebody doesn't want to wait. */
+bool failure_is_interruption(const struct lossd_failure *failure);
 
 /* The daemon does not know this rank as it should: somebody has joined anew, or the daemon has. */
 bool failure_is_of_membership(const struct lossd_failure *failure);

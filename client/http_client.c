@@ -1,4 +1,4 @@
-/* libcurl's easy interface, with everything turned off that a call to a named daemon does not want. */
+/* libcurl, a call at a time, with everything turned off that a call to a named daemon does not want. */
 #include "client/http_client.h"
 
 #include <curl/curl.h>
@@ -17,6 +17,8 @@ enum {
 
 struct http_client {
     CURL *curl;
+    CURLM *multi; /* of this one call: whoever is to be asked meanwhile is not asked often enough by libcurl */
+    struct interrupt *interrupt;
     char *origin; /* "http://host:port", without a slash behind */
     char detail[CURL_ERROR_SIZE];
 };
@@ -169,7 +171,8 @@ enum http_result http_client_open(const char *address, struct http_client **clie
         return fail(err, HTTP_FAILED, "memory is out");
     made->origin = origin_of(address);
     made->curl = curl_easy_init();
-    if (made->origin == NULL || made->curl == NULL || !set_up(made, address)) {
+    made->multi = curl_multi_init();
+    if (made->origin == NULL || made->curl == NULL || made->multi == NULL || !set_up(made, address)) {
         http_client_close(made);
         return fail(err, HTTP_FAILED, "libcurl could not be set up");
     }
@@ -184,11 +187,17 @@ enum http_result http_client_trust(struct http_client *client, const char *ca_fi
     return fail(err, HTTP_FAILED, "libcurl could not be set up");
 }
 
+void http_client_ask(struct http_client *client, struct interrupt *interrupt)
+{
+    client->interrupt = interrupt;
+}
+
 void http_client_close(struct http_client *client)
 {
     if (client == NULL)
         return;
     curl_easy_cleanup(client->curl);
+    (void)curl_multi_cleanup(client->multi);
     free(client->origin);
     free(client);
 }
@@ -245,6 +254,8 @@ static enum http_result result_of(CURLcode code, const struct answer *answer)
         return HTTP_CANNOT_CONNECT;
     case CURLE_OPERATION_TIMEDOUT:
         return HTTP_TIMEOUT;
+    case CURLE_ABORTED_BY_CALLBACK:
+        return HTTP_INTERRUPTED;
     default:
         return answer->too_large ? HTTP_TOO_LARGE : HTTP_FAILED;
     }
@@ -278,6 +289,38 @@ static bool never_connected(CURL *curl)
     return curl_easy_getinfo(curl, CURLINFO_PRETRANSFER_TIME_T, &ready_us) == CURLE_OK && ready_us == 0;
 }
 
+/* What has become of the call; CURLE_ABORTED_BY_CALLBACK where the user ends it. */
+static CURLcode drive(const struct http_client *client)
+{
+    int num_running = 1;
+    int num_left;
+    CURLMcode code = CURLM_OK;
+    const CURLMsg *message;
+
+    for (;;) {
+        code = curl_multi_perform(client->multi, &num_running);
+        if (code != CURLM_OK || num_running == 0)
+            break;
+        if (interrupt_asks(client->interrupt))
+            return CURLE_ABORTED_BY_CALLBACK;
+        code = curl_multi_poll(client->multi, NULL, 0, (int)(INTERRUPT_INTERVAL_NS / NS_PER_MS), NULL);
+        if (code != CURLM_OK)
+            break;
+    }
+    message = code == CURLM_OK ? curl_multi_info_read(client->multi, &num_left) : NULL;
+    return message != NULL ? message->data.result : CURLE_OUT_OF_MEMORY;
+}
+
+static CURLcode perform(const struct http_client *client)
+{
+    CURLcode code = CURLE_OUT_OF_MEMORY;
+
+    if (curl_multi_add_handle(client->multi, client->curl) == CURLM_OK)
+        code = drive(client);
+    (void)curl_multi_remove_handle(client->multi, client->curl);
+    return code;
+}
+
 enum http_result http_client_call(struct http_client *client, const struct http_request *request,
                                   struct http_response *response, struct http_error *err)
 {
@@ -294,7 +337,7 @@ enum http_result http_client_call(struct http_client *client, const struct http_
     if (asprintf(&url, "%s%s", client->origin, request->path) < 0)
         url = NULL;
     if (url != NULL && make_headers(request, &headers) && set_request(client->curl, request, url, headers, &answer)) {
-        code = curl_easy_perform(client->curl);
+        code = perform(client);
         result = result_of(code, &answer);
         if (result == HTTP_TIMEOUT && never_connected(client->curl))
             result = HTTP_CANNOT_CONNECT;
@@ -303,7 +346,9 @@ enum http_result http_client_call(struct http_client *client, const struct http_
         code = CURLE_OUT_OF_MEMORY;
         result = HTTP_FAILED;
     }
-    if (result == HTTP_TOO_LARGE)
+    if (result == HTTP_INTERRUPTED)
+        (void)fail(err, result, "the wait was interrupted");
+    else if (result == HTTP_TOO_LARGE)
         (void)fail(err, result, "the answer is larger than expected");
     else if (result != HTTP_OK)
         (void)fail(err, result, client->detail[0] != '\0' ? client->detail : curl_easy_strerror(code));

@@ -11,12 +11,14 @@
 #include <stdint.h>
 
 #include "base/compiler.h"
+#include "client/interrupt.h"
 
 enum http_result {
     HTTP_OK,
     HTTP_BAD_ADDRESS,    /* not one of the forms below */
     HTTP_CANNOT_CONNECT, /* nobody listens there, or the name is not known */
     HTTP_TIMEOUT,        /* no complete answer in time */
+    HTTP_INTERRUPTED,    /* by the user */
     HTTP_TOO_LARGE,      /* the answer is larger than wanted */
     HTTP_FAILED,         /* broken off, TLS trouble, not HTTP, memory is out */
 };
@@ -47,6 +49,9 @@ enum http_result http_client_open(const char *address, struct http_client **clie
 CHECK_RESULT
 enum http_result http_client_trust(struct http_client *client, const char *ca_file, struct http_error *err);
 
+/* Ask this one while a call waits, and between its parts; borrowed as long as the client lives. */
+void http_client_ask(struct http_client *client, struct interrupt *interrupt);
+
 /* Takes NULL. */
 void http_client_close(struct http_client *client);
 
@@ -71,7 +76,7 @@ struct http_response {
 
 /*
  * One call and its answer, whatever the status. response is written on success; for http_response_finish.
- * HTTP_CANNOT_CONNECT, HTTP_TIMEOUT, HTTP_TOO_LARGE, HTTP_FAILED.
+ * HTTP_CANNOT_CONNECT, HTTP_TIMEOUT, HTTP_INTERRUPTED, HTTP_TOO_LARGE, HTTP_FAILED: the connection is closed then.
  */
 CHECK_RESULT
 enum http_result http_client_call(struct http_client *client, const struct http_request *request,

@@ -87,6 +87,7 @@ enum lossd_retry {
  *   CANNOT_CONNECT   unavailable        nobody answers at the address, for reconnect_ms
  *   CONNECTION_LOST  unavailable        the daemon went away, and did not come back for reconnect_ms
  *   NO_ANSWER        deadline_exceeded  timeout_ms is over by a second, and the daemon has not ended the call
+ *   INTERRUPTED      canceled           options.interrupted has ended the wait
  *   VERSION          unimplemented      the daemon speaks another version of the shared-memory records
  *   OUT_OF_MEMORY    resource_exhausted
  *   INTERNAL         internal           an answer that can't be right
@@ -135,6 +136,14 @@ struct lossd_options {
     uint32_t no_spin;      /* 1: sleep at once where there is no answer yet, for fewer cores than processes */
     uint32_t max_requests; /* buffers are made for batches of this size at first; larger ones make new buffers */
     uint32_t max_candidates;
+    /*
+     * Called with interrupt_context on the thread that waits, about every 100 ms in which a function has slept, and
+     * mostly at once when a signal has woken it up: anything but 0 ends the function with INTERRUPTED. Any function
+     * that waits may fail so, and may then be called again, but for lossd_compute, whose batch stays submitted: go on
+     * with lossd_wait. It may not use the client. NULL: nobody is asked.
+     */
+    uint32_t (*interrupted)(void *context);
+    void *interrupt_context;
 };
 
 struct lossd_client;
@@ -260,7 +269,8 @@ struct lossd_batch {
 
 /*
  * The next batch of the ring of num_slots, with room for shape. The batch, its buffers and its result stay as they are
- * until num_slots more have been begun. Where its call is still open: BAD_CALL, wait for it first.
+ * until num_slots more have been begun. Where its call is still open: BAD_CALL, wait for it first. One for which
+ * lossd_wait was interrupted is waited for here, over shared memory; what comes of it is dropped.
  *
  * A batch larger than any before makes new buffers: no call may be open then (BAD_CALL), and buffers of earlier batches
  * are gone. With shared memory that waits for the daemon, which makes them.
@@ -337,7 +347,9 @@ LOSSD_API enum lossd_code lossd_submit(struct lossd_client *client, struct lossd
 /*
  * Wait for the answer of a submitted batch: until it is there, or timeout_ms of the client is over. *result belongs to
  * the batch. Fails with what ComputeLoss fails with, and BAD_CALL, CONNECTION_LOST, NO_ANSWER, OUT_OF_MEMORY, INTERNAL.
- * The call is over then, in any case.
+ * The call is over then, in any case but INTERRUPTED: the batch stays submitted, and lossd_wait may be called again.
+ * With shared memory the daemon goes on meanwhile. Over HTTP it sees that nobody waits for its answer any more, but
+ * counts this rank in; the next lossd_wait makes the call again.
  *
  * A daemon that goes away meanwhile is looked for again, for reconnect_ms, at rising intervals that differ at random,
  * and so is one that says unavailable (SHUTTING_DOWN, OVERLOADED). The open call is then sent again; `replayed` says

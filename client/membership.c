@@ -20,6 +20,7 @@ void client_forget(struct lossd_client *client)
     client->last = NULL;
     client->next_slot = 0;
     client->owes_last = false;
+    client->repeats = false;
     client->has_last_step = false;
     client->counts_anew = false;
     client->config_message = NULL;
@@ -38,6 +39,7 @@ static enum lossd_code try_transport(struct lossd_client *client, struct transpo
     if (transport == NULL)
         return failure_set(&client->failure, OWN_OUT_OF_MEMORY, "", "memory is out");
     transport->slot_bytes = slot_bytes;
+    transport->interrupt = &client->settings.interrupt;
     code = transport->ops->attach(transport, slot_bytes * client->settings.num_slots, &client->failure);
     if (code != LOSSD_CODE_OK) {
         transport->ops->destroy(transport);
@@ -137,8 +139,10 @@ static enum lossd_code leave_persistently(struct lossd_client *client)
     enum lossd_code code;
 
     for (;;) {
-        if (client->link == LINK_UP && client->owes_last)
-            (void)client_repeat_last(client, clock_after_ms(clock_now_ns(), LEAVE_GRACE_MS));
+        if (client->link == LINK_UP && client->owes_last &&
+            client_repeat_last(client, clock_after_ms(clock_now_ns(), LEAVE_GRACE_MS)) != LOSSD_CODE_OK &&
+            failure_is_interruption(&client->failure))
+            return client->failure.code;
         code = leave(client);
         if (code == LOSSD_CODE_OK || !client_lost_link(client))
             return code;

@@ -123,5 +123,6 @@ enum lossd_code settings_read(const struct lossd_options *given, struct settings
     settings->no_spin = options.no_spin != 0;
     settings->max_requests = options.max_requests;
     settings->max_candidates = options.max_candidates;
+    settings->interrupt = (struct interrupt){options.interrupted, options.interrupt_context};
     return find_shm(settings, failure);
 }

@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <sys/un.h>
 
+#include "client/interrupt.h"
 #include "client/lossd.h"
 
 enum { MAX_SLOTS = 15, DEFAULT_SLOTS = 2, DEFAULT_RECONNECT_MS = 30000 };
@@ -23,6 +24,7 @@ struct settings {
     bool no_spin;
     uint32_t max_requests;
     uint32_t max_candidates;
+    struct interrupt interrupt;
 };
 
 /* options may be NULL. BAD_OPTION, BAD_ENVIRONMENT, BAD_ADDRESS; the form of the address is left to rpc_open. */

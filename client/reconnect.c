@@ -92,11 +92,20 @@ static enum lossd_code give_up(struct lossd_client *client, int64_t now_ns)
                        away_ms, message);
 }
 
-static void sleep_ns(int64_t ns)
+/* False where it was interrupted. */
+static bool sleep_until(int64_t end_ns, struct interrupt *interrupt)
 {
-    const struct timespec wait = {.tv_sec = ns / NS_PER_S, .tv_nsec = ns % NS_PER_S};
+    int64_t rest_ns;
 
-    (void)nanosleep(&wait, NULL);
+    while ((rest_ns = end_ns - clock_now_ns()) > 0) {
+        const int64_t wait_ns = rest_ns < INTERRUPT_INTERVAL_NS ? rest_ns : INTERRUPT_INTERVAL_NS;
+        const struct timespec wait = {.tv_nsec = wait_ns};
+
+        if (interrupt_asks(interrupt))
+            return false;
+        (void)nanosleep(&wait, NULL);
+    }
+    return true;
 }
 
 enum lossd_code client_persist(struct lossd_client *client, enum lossd_code (*attempt)(struct lossd_client *client),
@@ -115,7 +124,10 @@ enum lossd_code client_persist(struct lossd_client *client, enum lossd_code (*at
 
             if (now_ns + wait_ns > end_ns || (deadline_ns != NO_DEADLINE && now_ns + wait_ns > deadline_ns))
                 return give_up(client, now_ns);
-            sleep_ns(wait_ns);
+            if (!sleep_until(now_ns + wait_ns, &client->settings.interrupt)) {
+                outage_end(outage);
+                return failure_set(&client->failure, OWN_INTERRUPTED, "", "the wait was interrupted");
+            }
         }
         code = attempt(client);
         if (code == LOSSD_CODE_OK)
@@ -196,10 +208,11 @@ static enum lossd_code reconnect(struct lossd_client *client)
     if (code == LOSSD_CODE_OK)
         code = client->transport->ops->attach(client->transport, client->transport->data_bytes, &client->failure);
     if (code != LOSSD_CODE_OK) {
-        if (failure_is_of_connection(&client->failure))
+        if (failure_is_of_connection(&client->failure) || failure_is_interruption(&client->failure))
             client->link = LINK_DOWN;
         return code;
     }
+    client->repeats = false;
     for (uint32_t i = 0; i < client->settings.num_slots; i++)
         client->slots[i].is_sent = false;
     return LOSSD_CODE_OK;

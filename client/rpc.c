@@ -52,6 +52,7 @@ static enum lossd_code failure_from_http(struct lossd_failure *failure, enum htt
         [HTTP_BAD_ADDRESS] = OWN_BAD_ADDRESS,
         [HTTP_CANNOT_CONNECT] = OWN_CANNOT_CONNECT,
         [HTTP_TIMEOUT] = OWN_NO_ANSWER,
+        [HTTP_INTERRUPTED] = OWN_INTERRUPTED,
         [HTTP_TOO_LARGE] = OWN_INTERNAL,
         [HTTP_FAILED] = OWN_CONNECTION_LOST,
     };

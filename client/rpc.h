@@ -2,8 +2,8 @@
  * Unary Connect calls to the daemon, and the ones that a membership needs. The answer of a call lies in the arena of
  * the rpc until the next call.
  *
- * Failures of the way: CANNOT_CONNECT, CONNECTION_LOST, NO_ANSWER, OUT_OF_MEMORY; INTERNAL for an answer that no lossd
- * gives. All others are the daemon's.
+ * Failures of the way: CANNOT_CONNECT, CONNECTION_LOST, NO_ANSWER, INTERRUPTED, OUT_OF_MEMORY; INTERNAL for an answer
+ * that no lossd gives. All others are the daemon's.
  */
 #ifndef CLIENT_RPC_H
 #define CLIENT_RPC_H

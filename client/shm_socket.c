@@ -150,24 +150,38 @@ static enum lossd_code bad_record(enum received received, const union record *re
     return lost(failure);
 }
 
+/* How long to sleep: not beyond the deadline, and not for so long that nobody would be asked. */
+static struct timespec slice(int64_t deadline_ns)
+{
+    int64_t wait_ns = deadline_ns == NO_DEADLINE ? INTERRUPT_INTERVAL_NS : deadline_ns - clock_now_ns();
+
+    if (wait_ns > INTERRUPT_INTERVAL_NS)
+        wait_ns = INTERRUPT_INTERVAL_NS;
+    return (struct timespec){.tv_nsec = wait_ns > 0 ? wait_ns : 0};
+}
+
 /* Until there is something to read. */
-static enum lossd_code wait_readable(int fd, int64_t deadline_ns, struct lossd_failure *failure)
+static enum lossd_code wait_readable(int fd, int64_t deadline_ns, struct interrupt *interrupt,
+                                     struct lossd_failure *failure)
 {
     struct pollfd readable = {.fd = fd, .events = POLLIN};
-    int found;
 
-    do {
-        const int64_t rest_ns = deadline_ns == NO_DEADLINE ? 0 : deadline_ns - clock_now_ns();
-        const struct timespec rest = {
-            .tv_sec = rest_ns > 0 ? rest_ns / NS_PER_S : 0,
-            .tv_nsec = rest_ns > 0 ? rest_ns % NS_PER_S : 0,
-        };
+    for (;;) {
+        const struct timespec wait = slice(deadline_ns);
+        int found;
 
-        found = ppoll(&readable, 1, deadline_ns == NO_DEADLINE ? NULL : &rest, NULL);
-    } while (found < 0 && errno == EINTR);
-    if (found == 0)
-        return no_answer(failure);
-    return found < 0 ? lost(failure) : LOSSD_CODE_OK;
+        if (interrupt_asks(interrupt))
+            return failure_set(failure, OWN_INTERRUPTED, "", "the wait was interrupted");
+        found = ppoll(&readable, 1, &wait, NULL);
+        if (found > 0)
+            return LOSSD_CODE_OK;
+        if (found == 0 && wait.tv_nsec == 0)
+            return no_answer(failure);
+        if (found < 0 && errno != EINTR)
+            return lost(failure);
+        if (found < 0 && interrupt != NULL)
+            interrupt->next_ns = 0;
+    }
 }
 
 static bool send_record(int fd, const void *record, size_t size)
@@ -191,7 +205,8 @@ static struct lossd_shm_header header_of(enum lossd_shm_type type, size_t size)
 }
 
 /* The answer to an ATTACH; bells of earlier calls may come before it. */
-static enum lossd_code await_attached(int fd, int64_t deadline_ns, struct lossd_shm_attached *attached, int *descriptor,
+static enum lossd_code await_attached(int fd, int64_t deadline_ns, struct interrupt *interrupt,
+                                      struct lossd_shm_attached *attached, int *descriptor,
                                       struct lossd_failure *failure)
 {
     union record record;
@@ -199,7 +214,7 @@ static enum lossd_code await_attached(int fd, int64_t deadline_ns, struct lossd_
     enum lossd_code code;
 
     for (;;) {
-        code = wait_readable(fd, deadline_ns, failure);
+        code = wait_readable(fd, deadline_ns, interrupt, failure);
         if (code != LOSSD_CODE_OK)
             return code;
         received = receive(fd, &record, descriptor);
@@ -217,7 +232,8 @@ static enum lossd_code await_attached(int fd, int64_t deadline_ns, struct lossd_
 }
 
 enum lossd_code shm_socket_attach(int fd, struct lossd_shm_attach *attach, int64_t deadline_ns,
-                                  struct lossd_shm_attached *attached, int *region_fd, struct lossd_failure *failure)
+                                  struct interrupt *interrupt, struct lossd_shm_attached *attached, int *region_fd,
+                                  struct lossd_failure *failure)
 {
     CLEANUP_CLOSE int descriptor = -1;
     enum lossd_code code;
@@ -225,7 +241,7 @@ enum lossd_code shm_socket_attach(int fd, struct lossd_shm_attach *attach, int64
     attach->header = header_of(LOSSD_SHM_ATTACH, sizeof *attach);
     if (!send_record(fd, attach, sizeof *attach))
         return lost(failure);
-    code = await_attached(fd, deadline_ns, attached, &descriptor, failure);
+    code = await_attached(fd, deadline_ns, interrupt, attached, &descriptor, failure);
     if (code == LOSSD_CODE_OK)
         *region_fd = steal_fd(&descriptor);
     return code;
@@ -239,10 +255,11 @@ void shm_socket_ring(int fd)
 }
 
 /* All that is there: bells that nobody waited for may have gathered. */
-enum lossd_code shm_socket_sleep(int fd, int64_t deadline_ns, struct lossd_failure *failure)
+enum lossd_code shm_socket_sleep(int fd, int64_t deadline_ns, struct interrupt *interrupt,
+                                 struct lossd_failure *failure)
 {
     union record record;
-    enum lossd_code code = wait_readable(fd, deadline_ns, failure);
+    enum lossd_code code = wait_readable(fd, deadline_ns, interrupt, failure);
 
     if (code != LOSSD_CODE_OK)
         return code;

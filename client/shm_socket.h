@@ -1,13 +1,14 @@
 /*
  * The SEQPACKET socket of shared memory as a trainer speaks it: attach, ring, sleep. Failures of the way:
- * CANNOT_CONNECT, CONNECTION_LOST, NO_ANSWER, VERSION, OUT_OF_MEMORY (or descriptors are out); INTERNAL for records
- * that no lossd sends. All others are the daemon's, which says REFUSED.
+ * CANNOT_CONNECT, CONNECTION_LOST, NO_ANSWER, INTERRUPTED, VERSION, OUT_OF_MEMORY (or descriptors are out); INTERNAL
+ * for records that no lossd sends. All others are the daemon's, which says REFUSED.
  */
 #ifndef CLIENT_SHM_SOCKET_H
 #define CLIENT_SHM_SOCKET_H
 
 #include <stdint.h>
 
+#include "client/interrupt.h"
 #include "client/lossd.h"
 #include "lossd_shm.h"
 
@@ -19,16 +20,18 @@ enum lossd_code shm_socket_connect(const char *path, int *fd, struct lossd_failu
  * refuses, the connection goes on. *region_fd is the caller's.
  */
 enum lossd_code shm_socket_attach(int fd, struct lossd_shm_attach *attach, int64_t deadline_ns,
-                                  struct lossd_shm_attached *attached, int *region_fd, struct lossd_failure *failure);
+                                  struct interrupt *interrupt, struct lossd_shm_attached *attached, int *region_fd,
+                                  struct lossd_failure *failure);
 
 /* Wake the daemon. Never waits: a socket that is full or broken tells the daemon as much, or the next shm_socket_sleep.
  */
 void shm_socket_ring(int fd);
 
 /*
- * Sleep until the daemon rings, at most until deadline_ns; may wake up for nothing. NO_ANSWER, CONNECTION_LOST, and
- * what the daemon closes the connection for.
+ * Sleep until the daemon rings, at most until deadline_ns; may wake up for nothing. NO_ANSWER, INTERRUPTED,
+ * CONNECTION_LOST, and what the daemon closes the connection for.
  */
-enum lossd_code shm_socket_sleep(int fd, int64_t deadline_ns, struct lossd_failure *failure);
+enum lossd_code shm_socket_sleep(int fd, int64_t deadline_ns, struct interrupt *interrupt,
+                                 struct lossd_failure *failure);
 
 #endif

@@ -75,7 +75,7 @@ static enum lossd_code fetch_region(struct shm_transport *shm, uint64_t data_byt
     enum lossd_code code;
 
     memcpy(attach.group, member->group, sizeof attach.group);
-    code = shm_socket_attach(shm->fd, &attach, deadline_ns, &attached, &region_fd, failure);
+    code = shm_socket_attach(shm->fd, &attach, deadline_ns, shm->base.interrupt, &attached, &region_fd, failure);
     if (code != LOSSD_CODE_OK)
         return code;
     return shm_map_open(&attached, region_fd, member, shm->num_slots, data_bytes, map, failure);
@@ -224,6 +224,13 @@ static bool is_answered(void *context)
     return __atomic_load_n(&awaited->answer->sequence, __ATOMIC_SEQ_CST) == awaited->sequence;
 }
 
+static bool has_answer(const struct shm_transport *shm, uint32_t slot)
+{
+    struct awaited awaited = {.answer = answer_of(shm, slot), .sequence = submission_of(shm, slot)->sequence};
+
+    return is_answered(&awaited);
+}
+
 /* An answer that is there counts, whatever has become of the daemon since. */
 static enum lossd_code sleep_until_answered(struct shm_transport *shm, struct awaited *awaited, int64_t end_ns,
                                             struct lossd_failure *failure)
@@ -235,9 +242,11 @@ static enum lossd_code sleep_until_answered(struct shm_transport *shm, struct aw
         __atomic_store_n(sleeps, 1, __ATOMIC_SEQ_CST);
         if (is_answered(awaited))
             break;
-        code = shm_socket_sleep(shm->fd, end_ns, failure);
+        code = shm_socket_sleep(shm->fd, end_ns, shm->base.interrupt, failure);
     }
     __atomic_store_n(sleeps, 0, __ATOMIC_RELAXED);
+    if (code != LOSSD_CODE_OK && failure_is_interruption(failure))
+        return code;
     if (code != LOSSD_CODE_OK)
         disconnect(shm);
     return is_answered(awaited) ? LOSSD_CODE_OK : code;
@@ -305,7 +314,14 @@ static enum lossd_code announce(struct transport *transport, uint64_t step, uint
     struct shm_transport *shm = of(transport);
     const uint32_t slot = shm->num_slots - 1;
     struct lossd_shm_submission *submission = submission_of(shm, slot);
+    enum lossd_code code;
 
+    /* The wait for an earlier one was interrupted. */
+    if (!has_answer(shm, slot)) {
+        code = await_answer(shm, slot, deadline_ns, failure);
+        if (!has_answer(shm, slot))
+            return code;
+    }
     submission->call = LOSSD_SHM_ANNOUNCE;
     submission->flags = LOSSD_SHM_HAS_GENERATION | LOSSD_SHM_HAS_STEP;
     submission->step = step;

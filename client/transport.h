@@ -1,7 +1,8 @@
 /*
  * The way of batches to the daemon and of answers back. One transport holds the memory that the columns of all slots
  * lie in, its block: the daemon's own where memory is shared. A transport never tries again: it says that the
- * connection is lost (failure_is_of_connection), and reconnect.c does the rest.
+ * connection is lost (failure_is_of_connection), and reconnect.c does the rest. A wait may end as INTERRUPTED: a call
+ * then stays open, and receive may be called again.
  *
  * One thread at a time.
  */
@@ -12,6 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "client/interrupt.h"
 #include "client/layout.h"
 #include "client/lossd.h"
 
@@ -79,8 +81,9 @@ struct transport {
     const struct transport_ops *ops;
     const struct member *member;
     uint8_t *block;
-    uint64_t data_bytes; /* of the block */
-    uint64_t slot_bytes; /* set by whoever lays out the slots */
+    uint64_t data_bytes;         /* of the block */
+    uint64_t slot_bytes;         /* set by whoever lays out the slots */
+    struct interrupt *interrupt; /* set by whoever makes it; NULL: nobody is asked */
 };
 
 /* The daemon ends a call at its deadline, and says more about it than we could: that answer is worth waiting for. */

@@ -8,6 +8,7 @@
  *   fill SEED    columns    counts REQUESTS CANDIDATES    logit TASK INDEX VALUE    log_scale TASK VALUE
  *   gradient_scale VALUE    skip_gradient FLAG
  *   announce STEP REQUESTS CANDIDATES    submit STEP    wait    compute STEP    ("-": the step counts on)
+ *   interrupt COUNT    what waits from now on ends when it has been asked so often ("0": never), and says how often
  *   run FIRST_STEP COUNT SEED    a step after the other, each with another batch; a line for each
  */
 #include <inttypes.h>
@@ -73,9 +74,25 @@ static void fill(struct shell *shell, struct lossd_batch *batch, enum lossd_type
 
 /* Commands. */
 
+static uint32_t has_enough(void *context)
+{
+    struct shell *shell = context;
+
+    shell->asked++;
+    return shell->patience != 0 && shell->asked >= shell->patience;
+}
+
+static void do_interrupt(struct shell *shell, const char *words)
+{
+    printf("{\"code\": 0, \"asked\": %u}\n", shell->asked);
+    shell->patience = (uint32_t)strtoul(words, NULL, 10);
+    shell->asked = 0;
+}
+
 static void do_open(struct shell *shell, const char *words)
 {
-    struct lossd_options options = {.struct_bytes = sizeof options};
+    struct lossd_options options = {
+        .struct_bytes = sizeof options, .interrupted = has_enough, .interrupt_context = shell};
     struct lossd_failure why;
     char address[512];
     int transport = 0;
@@ -289,6 +306,8 @@ static void obey(struct shell *shell, const char *command, const char *words)
         do_wait(shell);
     } else if (strcmp(command, "compute") == 0) {
         do_compute(shell, words);
+    } else if (strcmp(command, "interrupt") == 0) {
+        do_interrupt(shell, words);
     } else if (strcmp(command, "run") == 0) {
         do_run(shell, words);
     } else {

@@ -16,6 +16,8 @@ struct shell {
     size_t num_batches;
     size_t current;
     uint32_t rank;
+    uint32_t patience; /* how often it is asked until it has enough of waiting; 0: never */
+    uint32_t asked;
     uint64_t random;
 };
 

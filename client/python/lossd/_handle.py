@@ -11,11 +11,12 @@ class Handle:
     """
     A struct lossd_client. It is closed when neither the client nor an array that shows its memory needs it.
 
-    leaves  True: it leaves its group then. What lossd_leave does to buffers is not for arrays that are in use.
+    callback  what the library may call while it waits
+    leaves    True: it leaves its group then. What lossd_leave does to buffers is not for arrays that are in use.
     """
 
-    def __init__(self, library: ctypes.CDLL, pointer: int) -> None:
-        self.pointer, self.leaves = pointer, False
+    def __init__(self, library: ctypes.CDLL, pointer: int, callback: object) -> None:
+        self.pointer, self.callback, self.leaves = pointer, callback, False
         self._library, self._process = library, os.getpid()
 
     def __del__(self) -> None:

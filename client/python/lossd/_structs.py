@@ -16,6 +16,9 @@ class Failure(ctypes.Structure):
     ]
 
 
+Interrupted = ctypes.CFUNCTYPE(c_uint32, c_void_p)
+
+
 class Options(ctypes.Structure):
     _fields_ = [
         ("struct_bytes", c_size_t),
@@ -28,6 +31,8 @@ class Options(ctypes.Structure):
         ("no_spin", c_uint32),
         ("max_requests", c_uint32),
         ("max_candidates", c_uint32),
+        ("interrupted", Interrupted),
+        ("interrupt_context", c_void_p),
     ]
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Any
 
-from . import _library, _structs
+from . import _interrupt, _library, _structs
 from ._handle import Handle, Turn
 from .batch import LAYOUTS, TYPES, Batch, Form, Slot
 from .errors import Error, from_failure
@@ -34,8 +34,9 @@ class Client:
     max_requests, max_candidates
                  buffers are made for batches of this size at first; larger ones make new buffers
 
-    One thread at a time uses a client and its batches (RuntimeError), other threads run while it waits. A signal is
-    handled when the call is over. Behind a fork only the process that made it may use it (RuntimeError), and the arrays
+    One thread at a time uses a client and its batches (RuntimeError), other threads run while it waits. What the
+    handler of a signal raises, as KeyboardInterrupt, comes out of the call within a moment; a batch stays submitted,
+    and wait may be called again. Behind a fork only the process that made it may use it (RuntimeError), and the arrays
     that show its memory, which may not be there in the child.
     As a context manager it leaves the group and closes at the end; at an exception it closes only, so that the others
     see this rank dead at once.
@@ -57,6 +58,7 @@ class Client:
         self._library = _library.load()
         self._failure = _structs.Failure()
         self._failure_at = ctypes.addressof(self._failure)
+        self._raised: list[BaseException] = []  # by handlers of signals, in calls
         self._options = _structs.Options(
             struct_bytes=ctypes.sizeof(_structs.Options),
             address=address.encode() if address is not None else None,
@@ -272,12 +274,15 @@ class Client:
 
     def _open(self) -> Handle:
         pointer = ctypes.c_void_p()
+        self._options.interrupted = callback = _interrupt.callback(self._raised)
         self._check(self._library.lossd_client_open(self._options, ctypes.byref(pointer), self._failure_at))
         assert pointer.value is not None
-        return Handle(self._library, pointer.value)
+        return Handle(self._library, pointer.value, callback)
 
     def _check(self, code: int) -> None:
         if code:
+            if self._raised:
+                raise self._raised.pop()
             raise from_failure(self._failure)
 
     def _answer(self, code: int, batch: Batch) -> Result:

@@ -1,0 +1,36 @@
+"""Signals that come while a function of the library waits."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Generator
+from typing import Any
+
+from . import _structs
+
+# Runs the handlers of signals that have come, and raises what they raise; in other threads than the main one, nothing.
+_check_signals = ctypes.pythonapi.PyErr_CheckSignals
+_check_signals.restype, _check_signals.argtypes = ctypes.c_int, []
+
+
+def callback(raised: list[BaseException]) -> Any:
+    """For struct lossd_options: ends a wait where a handler raises, and leaves in raised what that was."""
+    asked = _asked(raised)
+    next(asked)
+    return _structs.Interrupted(asked.send)
+
+
+def _asked(raised: list[BaseException]) -> Generator[int, object, None]:
+    """
+    A generator, not a function: the interpreter may run handlers at the first instruction of either, and that of a
+    function that was called is outside of any try, so that ctypes would drop the exception.
+    """
+    while True:
+        try:
+            while True:
+                yield len(raised)
+                _check_signals()
+        except GeneratorExit:
+            return
+        except BaseException as why:  # whatever it is, the call that waits raises it
+            raised.append(why)
