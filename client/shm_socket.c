@@ -239,7 +239,8 @@ enum lossd_code shm_socket_attach(int fd, struct lossd_shm_attach *attach, int64
     enum lossd_code code;
 
     attach->header = header_of(LOSSD_SHM_ATTACH, sizeof *attach);
-    if (!send_record(fd, attach, sizeof *attach))
+    /* A daemon that has closed the connection already may have said why. */
+    if (!send_record(fd, attach, sizeof *attach) && errno != EPIPE && errno != ECONNRESET)
         return lost(failure);
     code = await_attached(fd, deadline_ns, interrupt, attached, &descriptor, failure);
     if (code == LOSSD_CODE_OK)

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "client/shm_socket.h"
 #include "client_shm_lab.h"
 #include "support/runner.h"
 
@@ -122,6 +123,32 @@ START_TEST(a_bad_attach_is_refused_and_a_good_one_after_it_works)
     ck_assert_int_eq(lab_compute(&lab, NO_DEADLINE), LOSSD_CODE_OK);
     lab_finish(&lab);
     ck_assert_int_eq(count_descriptors(), before);
+}
+END_TEST
+
+/* As one that has too many trainers: it does not wait for the ATTACH. */
+START_TEST(what_a_daemon_has_said_before_it_closed_is_read)
+{
+    static struct lossd_shm_refused refused = {
+        .header = {LOSSD_SHM_MAGIC, LOSSD_SHM_VERSION, LOSSD_SHM_REFUSED, sizeof refused, 0},
+        .error = {.reason = "LIMIT_EXCEEDED", .code = "resource_exhausted"},
+    };
+    struct lossd_shm_attach attach = {.num_slots = 1};
+    struct lossd_shm_attached attached;
+    struct lossd_failure failure;
+    int region_fd;
+    int ends[2];
+
+    for (int has_said = 0; has_said < 2; has_said++) {
+        ck_assert_int_eq(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends), 0);
+        if (has_said)
+            ck_assert_int_eq(send(ends[1], &refused, sizeof refused, 0), (int)sizeof refused);
+        (void)close(ends[1]);
+        ck_assert_int_ne(shm_socket_attach(ends[0], &attach, NO_DEADLINE, NULL, &attached, &region_fd, &failure),
+                         LOSSD_CODE_OK);
+        ck_assert_str_eq(failure.reason, has_said ? "LIMIT_EXCEEDED" : "CONNECTION_LOST");
+        (void)close(ends[0]);
+    }
 }
 END_TEST
 
@@ -333,6 +360,7 @@ int main(void)
     tcase_add_loop_test(tcase, what_a_daemon_may_do_around_an_attach_is_no_fault, 0, 3);
     tcase_add_loop_test(tcase, a_bad_attach_is_refused_and_a_good_one_after_it_works, 0,
                         sizeof bad_attaches / sizeof bad_attaches[0]);
+    tcase_add_test(tcase, what_a_daemon_has_said_before_it_closed_is_read);
     tcase_add_test(tcase, nobody_at_the_path_can_be_told_from_a_bad_daemon);
     tcase_add_test(tcase, a_failed_call_brings_the_daemons_words);
     tcase_add_test(tcase, a_failure_without_any_end_is_cut);
