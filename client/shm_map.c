@@ -10,6 +10,9 @@
 
 #include "client/failure.h"
 
+/* All pages of the head are mapped and touched. That of the largest config, with all slots, has about 1 MiB. */
+#define MAX_HEAD_BYTES (UINT64_C(8) << 20)
+
 static enum lossd_code refuse(struct lossd_failure *failure, const char *what)
 {
     return failure_set(failure, OWN_INTERNAL, "", "the region of shared memory is not as it has to be: %s", what);
@@ -23,8 +26,8 @@ static enum lossd_code check_descriptor(int fd, uint64_t region_bytes, struct lo
 
     if (seals < 0 || (seals & F_SEAL_SHRINK) == 0)
         return refuse(failure, "it is not sealed against shrinking");
-    if (fstat(fd, &info) != 0 || info.st_size < 0 || (uint64_t)info.st_size < region_bytes)
-        return refuse(failure, "it is smaller than what was said of it");
+    if (fstat(fd, &info) != 0 || info.st_size < 0 || (uint64_t)info.st_size != region_bytes)
+        return refuse(failure, "it has another size than what was said of it");
     return LOSSD_CODE_OK;
 }
 
@@ -43,7 +46,8 @@ static bool fits(const struct lossd_shm_attached *at, uint64_t data_bytes)
     if (at->data_offset % (uint64_t)sysconf(_SC_PAGESIZE) != 0 || !is_aligned(at->slots_offset) ||
         !is_aligned(at->slot_bytes) || !is_aligned(at->answer_offset))
         return false;
-    if (at->data_offset > at->region_bytes || data_bytes > at->region_bytes - at->data_offset)
+    if (at->data_offset > MAX_HEAD_BYTES || at->data_offset > at->region_bytes ||
+        data_bytes > at->region_bytes - at->data_offset)
         return false;
     if (at->slots_offset < sizeof(struct lossd_shm_control) || at->slots_offset > at->data_offset)
         return false;
@@ -60,6 +64,8 @@ static enum lossd_code check_layout(const struct lossd_shm_attached *at, const s
         return refuse(failure, "it has another number of slots than was asked for");
     if (at->num_tasks != member->config->num_tasks || at->num_terms != member->num_terms)
         return refuse(failure, "it has other tasks than the config of the group");
+    if (at->region_bytes > MAX_HEAD_BYTES && at->region_bytes - MAX_HEAD_BYTES > data_bytes)
+        return refuse(failure, "it is larger than what was asked for");
     if (strncmp(at->config_digest, member->config_digest, sizeof at->config_digest) != 0)
         return refuse(failure, "it is for another config than the group was joined with");
     return fits(at, data_bytes) ? LOSSD_CODE_OK : refuse(failure, "its parts do not lie in it");

@@ -16,6 +16,9 @@
 
 enum { CONNECT_TIMEOUT_S = 2 };
 
+/* Records that are read without a look at the clock: a daemon may send them as fast as we read. */
+enum { MAX_RECORDS = 64 };
+
 union record {
     struct lossd_shm_header header;
     struct lossd_shm_attached attached;
@@ -160,6 +163,12 @@ static struct timespec slice(int64_t deadline_ns)
     return (struct timespec){.tv_nsec = wait_ns > 0 ? wait_ns : 0};
 }
 
+/* What there is to read says nothing of the time: whoever reads has to look at the clock himself. */
+static bool is_over(int64_t deadline_ns)
+{
+    return deadline_ns != NO_DEADLINE && clock_now_ns() >= deadline_ns;
+}
+
 /* Until there is something to read. */
 static enum lossd_code wait_readable(int fd, int64_t deadline_ns, struct interrupt *interrupt,
                                      struct lossd_failure *failure)
@@ -218,8 +227,11 @@ static enum lossd_code await_attached(int fd, int64_t deadline_ns, struct interr
         if (code != LOSSD_CODE_OK)
             return code;
         received = receive(fd, &record, descriptor);
-        if (received == RECEIVED_NOTHING || (received == RECEIVED_RECORD && record.header.type == LOSSD_SHM_BELL))
+        if (received == RECEIVED_NOTHING || (received == RECEIVED_RECORD && record.header.type == LOSSD_SHM_BELL)) {
+            if (is_over(deadline_ns))
+                return no_answer(failure);
             continue;
+        }
         if (received != RECEIVED_RECORD)
             return bad_record(received, &record, failure);
         if (record.header.type == LOSSD_SHM_REFUSED)
@@ -255,7 +267,7 @@ void shm_socket_ring(int fd)
     (void)send_record(fd, &bell, sizeof bell);
 }
 
-/* All that is there: bells that nobody waited for may have gathered. */
+/* All that is there, but not for ever: bells that nobody waited for may have gathered. */
 enum lossd_code shm_socket_sleep(int fd, int64_t deadline_ns, struct interrupt *interrupt,
                                  struct lossd_failure *failure)
 {
@@ -264,11 +276,11 @@ enum lossd_code shm_socket_sleep(int fd, int64_t deadline_ns, struct interrupt *
 
     if (code != LOSSD_CODE_OK)
         return code;
-    for (;;) {
+    for (int i = 0; i < MAX_RECORDS; i++) {
         const enum received received = receive(fd, &record, NULL);
 
         if (received == RECEIVED_NOTHING)
-            return LOSSD_CODE_OK;
+            break;
         if (received != RECEIVED_RECORD)
             return bad_record(received, &record, failure);
         if (record.header.type == LOSSD_SHM_REFUSED)
@@ -276,4 +288,5 @@ enum lossd_code shm_socket_sleep(int fd, int64_t deadline_ns, struct interrupt *
         if (record.header.type != LOSSD_SHM_BELL)
             return bad_record(RECEIVED_GARBAGE, &record, failure);
     }
+    return is_over(deadline_ns) ? no_answer(failure) : LOSSD_CODE_OK;
 }

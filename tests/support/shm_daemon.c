@@ -43,7 +43,10 @@ static struct lossd_shm_attached layout_of(const struct shm_daemon *daemon)
                      (fault == SHM_LARGER_HEAD ? 4096 : 0);
     if (fault == SHM_OFF_PAGE)
         at.data_offset += LOSSD_SHM_ALIGNMENT;
-    at.region_bytes = lossd_shm_round_up(at.data_offset + daemon->attach.data_bytes, 4096);
+    if (fault == SHM_HUGE_HEAD)
+        at.data_offset += UINT64_C(16) << 20;
+    at.region_bytes = (fault == SHM_HUGE_DATA ? UINT64_C(16) << 20 : 0) +
+                      lossd_shm_round_up(at.data_offset + daemon->attach.data_bytes, 4096);
     (void)snprintf(at.config_digest, sizeof at.config_digest, "%s",
                    fault == SHM_OTHER_DIGEST ? "other" : daemon->digest);
     at.num_slots += fault == SHM_OTHER_SLOTS;
@@ -63,7 +66,8 @@ static int make_region(struct peer *peer, size_t bytes)
     const enum shm_fault fault = peer->daemon->fault;
     const int fd = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 
-    ck_assert_int_eq(ftruncate(fd, (off_t)(fault == SHM_SMALL_FILE ? 4096 : bytes)), 0);
+    ck_assert_int_eq(ftruncate(fd, (off_t)(fault == SHM_SMALL_FILE ? 4096 : bytes + (fault == SHM_LARGE_FILE) * 4096U)),
+                     0);
     if (fault != SHM_UNSEALED)
         ck_assert_int_eq(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL), 0);
     if (peer->region != NULL)

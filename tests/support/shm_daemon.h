@@ -23,6 +23,9 @@ enum shm_fault {
     SHM_TWO_DESCRIPTORS,
     SHM_UNSEALED,
     SHM_SMALL_FILE,
+    SHM_LARGE_FILE, /* a page more than was said */
+    SHM_HUGE_HEAD,  /* in front of the data, of a region that is as large as was said */
+    SHM_HUGE_DATA,
     SHM_OTHER_TASKS,
     SHM_OTHER_SLOTS,
     SHM_OTHER_DIGEST,
