@@ -14,6 +14,9 @@
 
 #define NO_COLUMN UINT64_MAX
 
+/* Of a batch: those of all slots, and a quarter more, are below 2^63. */
+#define MAX_LAYOUT_BYTES (UINT64_C(1) << 58)
+
 /* Bytes from the start of the slot's buffers, or NO_COLUMN. */
 struct task_columns {
     uint64_t logits;
@@ -35,7 +38,7 @@ struct batch_layout {
 
 /*
  * BAD_SHAPE: a type or layout that there is not, gradients of a type that is neither F32 nor that of the logits,
- * weights of a task that there is not. *layout is written on success only.
+ * weights of a task that there is not, more than MAX_LAYOUT_BYTES or MAX_TASKS. *layout is written on success only.
  */
 enum lossd_code layout_plan(const struct group_config *config, const struct lossd_shape *shape,
                             struct batch_layout *layout, struct lossd_failure *failure);

@@ -95,6 +95,23 @@ enum lossd_code rpc_leave(struct rpc *rpc, const char *group, uint32_t rank, uin
                     MEMBERSHIP_TIMEOUT_MS, &answer, failure);
 }
 
+/* What sizes are computed from has to be what the daemon's own rules allow. */
+static enum lossd_code check_sizes(const struct group_config *config, struct lossd_failure *failure)
+{
+    char field[64];
+
+    if (config->num_tasks == 0)
+        return failure_set(failure, OWN_INTERNAL, "config.tasks", "is empty, expected 1 to %d", MAX_TASKS);
+    for (size_t t = 0; t < config->num_tasks; t++) {
+        const struct task_config *task = &config->tasks[t];
+
+        (void)snprintf(field, sizeof field, "config.tasks[%zu].num_class", t);
+        if (task->num_class < 1 || task->num_class > MAX_NUM_CLASS)
+            return failure_set(failure, OWN_INTERNAL, field, "is %u, expected 1 to %d", task->num_class, MAX_NUM_CLASS);
+    }
+    return LOSSD_CODE_OK;
+}
+
 /* A copy in the arena of the caller: what rpc's own arena holds is gone with the next call. */
 static enum lossd_code take_config(const Lossd__V1__Group *group, struct arena *arena, struct group_config *config,
                                    struct lossd_failure *failure)
@@ -104,7 +121,7 @@ static enum lossd_code take_config(const Lossd__V1__Group *group, struct arena *
     if (group->config == NULL)
         return failure_set(failure, OWN_INTERNAL, "config", "is absent from the group \"%.63s\"", group->name);
     if (config_from_message(group->config, MAX_TASKS, MAX_LOSSES, arena, config, &err) == LOSSD_OK)
-        return LOSSD_CODE_OK;
+        return check_sizes(config, failure);
     return failure_set(failure, arena->is_out_of_memory ? OWN_OUT_OF_MEMORY : OWN_INTERNAL, err.field, "%s",
                        err.message);
 }

@@ -118,6 +118,46 @@ START_TEST(columns_of_an_empty_batch_differ_and_those_of_the_largest_do_not_wrap
 }
 END_TEST
 
+/* No config that the daemon takes has such classes, but it may lie about it. */
+START_TEST(columns_that_no_memory_has_room_for_are_refused)
+{
+    static const uint32_t classes[][2] = {{UINT32_MAX, 1}, {UINT32_MAX, UINT32_MAX}, {1U << 30, 1}, {1, 1U << 31}};
+    struct task_config large[2] = {tasks[0], tasks[0]};
+    const struct group_config config = {.tasks = large, .num_tasks = 2};
+    const struct lossd_shape shape = {.requests = 1, .candidates = UINT32_MAX, .layout = (enum lossd_layout)(_i % 2)};
+    const struct lossd_shape none = {.layout = LOSSD_ROWS};
+    struct batch_layout layout = {.bytes = 77};
+    struct lossd_failure failure;
+
+    large[0].num_class = classes[_i / 2][0];
+    large[1].num_class = classes[_i / 2][1];
+    ck_assert_int_eq(layout_plan(&config, &shape, &layout, &failure), LOSSD_CODE_INVALID_ARGUMENT);
+    ck_assert_str_eq(failure.reason, "BAD_SHAPE");
+    ck_assert_str_eq(failure.field, "candidates");
+    if (_i < 4) /* the width of a row wraps */
+        ck_assert_int_eq(layout_plan(&config, &none, &layout, &failure), LOSSD_CODE_INVALID_ARGUMENT);
+    ck_assert_uint_eq(layout.bytes, 77);
+}
+END_TEST
+
+START_TEST(the_largest_columns_of_all_tasks_are_below_the_bound)
+{
+    struct task_config many[MAX_TASKS];
+    const struct group_config config = {.tasks = many, .num_tasks = MAX_TASKS};
+    const struct group_config too_many = {.tasks = many, .num_tasks = MAX_TASKS + 1};
+    const struct lossd_shape shape = {.requests = UINT32_MAX, .candidates = UINT32_MAX, .weighted_tasks = UINT64_MAX};
+    struct batch_layout layout;
+    struct lossd_failure failure;
+
+    for (size_t t = 0; t < MAX_TASKS; t++) {
+        many[t] = tasks[4];
+        many[t].num_class = MAX_NUM_CLASS;
+    }
+    ck_assert_uint_lt(plan(&config, shape).bytes, MAX_LAYOUT_BYTES);
+    ck_assert_int_ne(layout_plan(&too_many, &shape, &layout, &failure), LOSSD_CODE_OK);
+}
+END_TEST
+
 START_TEST(weights_of_all_64_tasks_can_be_asked_for)
 {
     struct task_config many[64];
@@ -163,6 +203,8 @@ int main(void)
     tcase_add_test(tcase, rows_hold_the_logits_of_all_tasks);
     tcase_add_test(tcase, a_task_has_the_columns_that_its_config_needs);
     tcase_add_test(tcase, columns_of_an_empty_batch_differ_and_those_of_the_largest_do_not_wrap);
+    tcase_add_loop_test(tcase, columns_that_no_memory_has_room_for_are_refused, 0, 8);
+    tcase_add_test(tcase, the_largest_columns_of_all_tasks_are_below_the_bound);
     tcase_add_test(tcase, weights_of_all_64_tasks_can_be_asked_for);
     tcase_add_test(tcase, waits_double_up_to_a_second_and_differ);
     suite_add_tcase(suite, tcase);

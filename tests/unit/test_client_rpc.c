@@ -117,6 +117,60 @@ START_TEST(nobody_there_is_a_failure_of_the_connection)
 }
 END_TEST
 
+static enum lossd_code get_config(const char *config_json, struct group_config *config, struct arena *arena,
+                                  struct lossd_failure *failure)
+{
+    struct http_peer peer = http_peer_tcp();
+    struct group_facts facts;
+    struct rpc *rpc = NULL;
+    enum lossd_code code;
+    char *body = NULL;
+    char *answer;
+
+    ck_assert_int_gt(asprintf(&body, "{\"group\": {\"name\": \"g\", \"config\": %s}}", config_json), 0);
+    answer = json_answer("200 OK", body);
+    http_peer_start(&peer, answer);
+    ck_assert_int_eq(rpc_open(peer.address, "", &rpc, failure), LOSSD_CODE_OK);
+    rpc->is_json = true;
+    code = rpc_get_group(rpc, "g", 0, &facts, arena, config, failure);
+    rpc_close(rpc);
+    http_peer_stop(&peer);
+    free(answer);
+    free(body);
+    return code;
+}
+
+#define TASK(num_class) "{\"name\": \"a\", \"numClass\": " num_class ", \"losses\": [{\"l2Loss\": {}}]}"
+
+static const struct {
+    const char *config;
+    const char *field; /* NULL: it is good */
+} sized_configs[] = {
+    {"{\"tasks\": [" TASK("4096") "]}", NULL},
+    {"{\"tasks\": [" TASK("1") ", " TASK("4097") "]}", "config.tasks[1].num_class"},
+    {"{\"tasks\": [" TASK("4294967295") "]}", "config.tasks[0].num_class"},
+    {"{\"tasks\": [" TASK("0") "]}", "config.tasks[0].num_class"},
+    {"{\"tasks\": []}", "config.tasks"},
+};
+
+START_TEST(a_config_of_the_daemon_has_sizes_that_configs_can_have)
+{
+    struct lossd_failure failure;
+    struct group_config config;
+    struct arena arena;
+
+    arena_init(&arena, 1 << 20, NULL);
+    if (sized_configs[_i].field == NULL) {
+        ck_assert_int_eq(get_config(sized_configs[_i].config, &config, &arena, &failure), LOSSD_CODE_OK);
+        ck_assert_uint_eq(config.tasks[0].num_class, 4096);
+    } else {
+        ck_assert_int_eq(get_config(sized_configs[_i].config, &config, &arena, &failure), LOSSD_CODE_INTERNAL);
+        ck_assert_str_eq(failure.field, sized_configs[_i].field);
+    }
+    arena_finish(&arena);
+}
+END_TEST
+
 /* The daemon is told the deadline, and has a second more to say what is missing. */
 START_TEST(a_daemon_that_says_nothing_is_left_a_second_after_the_deadline)
 {
@@ -237,6 +291,8 @@ int main(void)
     tcase_add_loop_test(tcase, what_no_lossd_answers_is_said_to_be_that, 0,
                         sizeof strange_answers / sizeof strange_answers[0]);
     tcase_add_test(tcase, nobody_there_is_a_failure_of_the_connection);
+    tcase_add_loop_test(tcase, a_config_of_the_daemon_has_sizes_that_configs_can_have, 0,
+                        sizeof sized_configs / sizeof sized_configs[0]);
     tcase_add_test(tcase, a_daemon_that_says_nothing_is_left_a_second_after_the_deadline);
     tcase_add_loop_test(tcase, the_daemon_is_told_what_is_left_until_the_deadline, 0, 2);
     tcase_add_test(tcase, an_answer_of_another_shape_is_no_answer);
