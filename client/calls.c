@@ -225,7 +225,8 @@ enum lossd_code client_settle(struct lossd_client *client, struct slot *slot)
         client_repeat_last(client, client_deadline(client)) != LOSSD_CODE_OK) {
         if (client->repeats)
             return client->failure.code;
-        (void)client_lost_link(client);
+        if (client_lost_link(client))
+            client->link = LINK_DOWN; /* that failure is nobody's: it must not be taken for one of the next call */
     }
     if (slot->state != SLOT_OPEN || !slot->is_abandoned)
         return LOSSD_CODE_OK;

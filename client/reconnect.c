@@ -195,23 +195,26 @@ static enum lossd_code join_other(struct lossd_client *client)
     return LOSSD_CODE_OK;
 }
 
+/* A doubt is settled by this: the daemon means what it said where it does not know better now, and goes on with us. */
 static enum lossd_code reconnect(struct lossd_client *client)
 {
+    const bool in_doubt = client->link == LINK_DOUBTFUL;
     const enum lossd_code doubt = client->failure.code;
     bool is_other = false;
-    enum lossd_code code = look(client, &is_other);
+    enum lossd_code code;
 
+    client->link = LINK_DOWN;
+    code = look(client, &is_other);
+    if (code == LOSSD_CODE_OK && !is_other && in_doubt) {
+        client->link = LINK_UP;
+        return doubt;
+    }
     if (code == LOSSD_CODE_OK && is_other)
         code = join_other(client);
-    else if (code == LOSSD_CODE_OK && client->link == LINK_DOUBTFUL)
-        return doubt;
     if (code == LOSSD_CODE_OK)
         code = client->transport->ops->attach(client->transport, client->transport->data_bytes, &client->failure);
-    if (code != LOSSD_CODE_OK) {
-        if (failure_is_of_connection(&client->failure) || failure_is_interruption(&client->failure))
-            client->link = LINK_DOWN;
+    if (code != LOSSD_CODE_OK)
         return code;
-    }
     client->repeats = false;
     for (uint32_t i = 0; i < client->settings.num_slots; i++)
         client->slots[i].is_sent = false;

@@ -47,7 +47,8 @@ void outage_end(struct outage *outage);
  * or the daemon does not know this rank, look who is there, join again where it is another daemon, attach again, and
  * mark what has to be sent again; for reconnect_ms at most, and not beyond deadline_ns. CONNECTION_LOST,
  * STALE_GENERATION, CONFIG_DIGEST_MISMATCH, what JoinGroup fails with. For a daemon that answers and means what it said
- * (LINK_DOUBTFUL, and nothing has changed) client->failure stays, and its code is returned.
+ * (LINK_DOUBTFUL, and nothing has changed) client->failure stays, and its code is returned: so call this right after
+ * client_lost_link. The link is UP or DOWN afterwards; no failure is kept for the next call.
  */
 enum lossd_code client_connect(struct lossd_client *client, int64_t deadline_ns);
 
