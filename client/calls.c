@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "client/client.h"
 #include "client/failure.h"
 
@@ -28,6 +29,14 @@ static bool any_unsent(const struct lossd_client *client)
     return false;
 }
 
+/* The daemon answers a promise at once, or it hangs. */
+static int64_t patience_end(const struct lossd_client *client, int64_t deadline_ns)
+{
+    const int64_t end_ns = clock_after_ms(clock_now_ns(), client->settings.patience_ms);
+
+    return deadline_ns != NO_DEADLINE && deadline_ns < end_ns ? deadline_ns : end_ns;
+}
+
 /*
  * What comes before the announced step has to be sent first, and waits for other ranks: where that is still to be done,
  * the promise is not made. It only saves time.
@@ -44,8 +53,8 @@ static enum lossd_code announce(struct lossd_client *client, uint64_t step, uint
         code = client_connect(client, deadline_ns);
         if (code != LOSSD_CODE_OK || client->owes_last || any_unsent(client))
             return code;
-        code = client->transport->ops->announce(client->transport, step, requests, candidates, deadline_ns,
-                                                &client->failure);
+        code = client->transport->ops->announce(client->transport, step, requests, candidates,
+                                                patience_end(client, deadline_ns), &client->failure);
     } while (code != LOSSD_CODE_OK && client_lost_link(client));
     return code;
 }

@@ -47,6 +47,7 @@ static enum lossd_code open_client(struct lossd_client *client, const struct los
         code = rpc_open(client->settings.address, client->settings.ca_file, &client->rpc, &client->failure);
     if (code != LOSSD_CODE_OK)
         return code;
+    client->rpc->patience_ms = client->settings.patience_ms;
     http_client_ask(client->rpc->http, &client->settings.interrupt);
     client->rpc->is_json = client->settings.transport == LOSSD_TRANSPORT_HTTP_JSON;
     arena_init(&client->arena, ARENA_BYTES, NULL);

@@ -149,7 +149,6 @@ static bool set_up(struct http_client *client, const char *address)
     ok = ok && curl_easy_setopt(curl, CURLOPT_NOPROXY, "*") == CURLE_OK;
     ok = ok && curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https") == CURLE_OK;
     ok = ok && curl_easy_setopt(curl, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1) == CURLE_OK;
-    ok = ok && curl_easy_setopt(curl, CURLOPT_CONNECTTIMEOUT_MS, (long)CONNECT_TIMEOUT_MS) == CURLE_OK;
     ok = ok && curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, receive) == CURLE_OK;
     ok = ok && curl_easy_setopt(curl, CURLOPT_SOCKOPTFUNCTION, close_on_exec) == CURLE_OK;
     ok = ok && curl_easy_setopt(curl, CURLOPT_BUFFERSIZE, (long)BUFFER_BYTES) == CURLE_OK;
@@ -229,11 +228,13 @@ static bool make_headers(const struct http_request *request, struct curl_slist *
 static bool set_request(CURL *curl, const struct http_request *request, const char *url, struct curl_slist *headers,
                         struct answer *answer)
 {
+    const uint64_t connect_ms = request->connect_ms == 0 ? CONNECT_TIMEOUT_MS : request->connect_ms;
     bool ok = curl_easy_setopt(curl, CURLOPT_URL, url) == CURLE_OK;
 
     ok = ok && curl_easy_setopt(curl, CURLOPT_HTTPHEADER, headers) == CURLE_OK;
     ok = ok && curl_easy_setopt(curl, CURLOPT_WRITEDATA, answer) == CURLE_OK;
     ok = ok && curl_easy_setopt(curl, CURLOPT_TIMEOUT_MS, (long)request->timeout_ms) == CURLE_OK;
+    ok = ok && curl_easy_setopt(curl, CURLOPT_CONNECTTIMEOUT_MS, (long)connect_ms) == CURLE_OK;
     if (request->media_type == NULL)
         return ok && curl_easy_setopt(curl, CURLOPT_HTTPGET, 1L) == CURLE_OK;
     ok = ok && curl_easy_setopt(curl, CURLOPT_POST, 1L) == CURLE_OK;

@@ -61,7 +61,8 @@ struct http_request {
     const uint8_t *body;    /* [body_bytes], borrowed */
     size_t body_bytes;
     const char *const *headers; /* "Name: value" strings, ended by NULL; or NULL */
-    uint64_t timeout_ms;        /* for the whole call; 0 for none. Connecting alone never takes more than 10 s */
+    uint64_t timeout_ms;        /* for the whole call; 0 for none */
+    uint64_t connect_ms;        /* for connecting alone; 0 for 10 s */
     size_t max_answer_bytes;    /* 0 for HTTP_DEFAULT_ANSWER_BYTES */
 };
 

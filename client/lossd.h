@@ -86,7 +86,8 @@ enum lossd_retry {
  *   BAD_CALL         failed_precondition  not in this order: join first, a batch that was begun, …
  *   CANNOT_CONNECT   unavailable        nobody answers at the address, for reconnect_ms
  *   CONNECTION_LOST  unavailable        the daemon went away, and did not come back for reconnect_ms
- *   NO_ANSWER        deadline_exceeded  timeout_ms is over by a second, and the daemon has not ended the call
+ *   NO_ANSWER        deadline_exceeded  timeout_ms is over by a second, and the daemon has not ended the call; or it
+ *                                       does not answer where it need not wait (options.reconnect_ms)
  *   INTERRUPTED      canceled           options.interrupted has ended the wait
  *   VERSION          unimplemented      the daemon speaks another version of the shared-memory records
  *   OUT_OF_MEMORY    resource_exhausted
@@ -131,8 +132,14 @@ struct lossd_options {
     const char *ca_file; /* PEM, for https. NULL: LOSSD_CA_FILE, else the system's */
     enum lossd_transport transport;
     uint32_t num_slots;    /* batches that may be in use at once, 1 to 15; 0: 2. See lossd_wait on more than 1 */
-    uint64_t timeout_ms;   /* of each call that waits, from lossd_submit; 0: LOSSD_TIMEOUT_MS, else the group's */
-    uint64_t reconnect_ms; /* how long to try to reach a daemon that is away; 0: 30,000 */
+    /*
+     * timeout_ms: of each call that waits, from lossd_submit; 0: LOSSD_TIMEOUT_MS, else the group's. reconnect_ms: how
+     * long to try to reach a daemon that is away; 0: 30,000. The shorter of the two, but no more than 10 s, is also how
+     * long to wait for one that says nothing where it has only to answer, as when joining; then a second more, and it
+     * is NO_ANSWER.
+     */
+    uint64_t timeout_ms;
+    uint64_t reconnect_ms;
     uint32_t no_spin;      /* 1: sleep at once where there is no answer yet, for fewer cores than processes */
     uint32_t max_requests; /* buffers are made for batches of this size at first; larger ones make new buffers */
     uint32_t max_candidates;

@@ -39,6 +39,7 @@ static enum lossd_code try_transport(struct lossd_client *client, struct transpo
     if (transport == NULL)
         return failure_set(&client->failure, OWN_OUT_OF_MEMORY, "", "memory is out");
     transport->slot_bytes = slot_bytes;
+    transport->patience_ms = client->settings.patience_ms;
     transport->interrupt = &client->settings.interrupt;
     code = transport->ops->attach(transport, slot_bytes * client->settings.num_slots, &client->failure);
     if (code != LOSSD_CODE_OK) {
@@ -136,6 +137,7 @@ static enum lossd_code leave(struct lossd_client *client)
 /* Where the daemon is another one, somebody may still wait for the last step there. */
 static enum lossd_code leave_persistently(struct lossd_client *client)
 {
+    const int64_t deadline_ns = client_deadline(client);
     enum lossd_code code;
 
     for (;;) {
@@ -146,7 +148,7 @@ static enum lossd_code leave_persistently(struct lossd_client *client)
         code = leave(client);
         if (code == LOSSD_CODE_OK || !client_lost_link(client))
             return code;
-        code = client_connect(client, NO_DEADLINE);
+        code = client_connect(client, deadline_ns);
         if (code != LOSSD_CODE_OK)
             return code;
     }

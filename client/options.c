@@ -8,6 +8,8 @@
 #include "client/failure.h"
 #include "lossd_shm.h"
 
+enum { LONGEST_PATIENCE_MS = 10000 };
+
 static const char *first_set(const char *option, const char *variable, const char *fallback)
 {
     const char *value = option != NULL ? option : getenv(variable);
@@ -102,6 +104,15 @@ static enum lossd_code take_strings(const struct lossd_options *options, struct 
     return LOSSD_CODE_OK;
 }
 
+static uint64_t patience_ms(const struct settings *settings)
+{
+    uint64_t patience_ms = LONGEST_PATIENCE_MS;
+
+    if (settings->timeout_ms != 0 && settings->timeout_ms < patience_ms)
+        patience_ms = settings->timeout_ms;
+    return settings->reconnect_ms < patience_ms ? settings->reconnect_ms : patience_ms;
+}
+
 enum lossd_code settings_read(const struct lossd_options *given, struct settings *settings,
                               struct lossd_failure *failure)
 {
@@ -120,6 +131,7 @@ enum lossd_code settings_read(const struct lossd_options *given, struct settings
     settings->transport = options.transport;
     settings->num_slots = options.num_slots == 0 ? DEFAULT_SLOTS : options.num_slots;
     settings->reconnect_ms = options.reconnect_ms == 0 ? DEFAULT_RECONNECT_MS : options.reconnect_ms;
+    settings->patience_ms = patience_ms(settings);
     settings->no_spin = options.no_spin != 0;
     settings->max_requests = options.max_requests;
     settings->max_candidates = options.max_candidates;

@@ -10,7 +10,7 @@
 #include "client/transport.h"
 #include "codec/message.h"
 
-enum { ARENA_BYTES = 1 << 20 };
+enum { ARENA_BYTES = 1 << 20, PATIENCE_MS = 10000 };
 
 enum lossd_code rpc_open(const char *address, const char *ca_file, struct rpc **rpc, struct lossd_failure *failure)
 {
@@ -21,6 +21,7 @@ enum lossd_code rpc_open(const char *address, const char *ca_file, struct rpc **
     if (made == NULL)
         return failure_set(failure, OWN_OUT_OF_MEMORY, "", "memory is out");
     arena_init(&made->arena, ARENA_BYTES, NULL);
+    made->patience_ms = PATIENCE_MS;
     (void)snprintf(made->address, sizeof made->address, "%s", address);
     result = http_client_open(address, &made->http, &err);
     if (result == HTTP_OK && ca_file[0] != '\0')
@@ -81,6 +82,7 @@ static enum lossd_code post(struct rpc *rpc, const char *method, const struct en
         .body_bytes = body->size,
         .headers = headers,
         .timeout_ms = timeout_ms == 0 ? 0 : timeout_ms + ANSWER_GRACE_MS,
+        .connect_ms = rpc->patience_ms,
     };
     struct http_error err;
     enum http_result result;

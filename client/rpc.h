@@ -18,8 +18,9 @@
 
 struct rpc {
     struct http_client *http;
-    char address[512]; /* for messages */
-    bool is_json;      /* JSON instead of protobuf */
+    char address[512];    /* for messages */
+    bool is_json;         /* JSON instead of protobuf */
+    uint64_t patience_ms; /* with a daemon that does not let us connect, or that has only to answer; 10 s at first */
     struct arena arena;
 };
 

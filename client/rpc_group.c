@@ -9,9 +9,6 @@
 #include "lossd/v1/group.pb-c.h"
 #include "lossd/v1/loss.pb-c.h"
 
-/* Of calls that wait for nobody. */
-enum { MEMBERSHIP_TIMEOUT_MS = 10000 };
-
 static enum lossd_code bad_config(struct lossd_failure *failure, const struct lossd_error *err)
 {
     char field[sizeof err->field + 8];
@@ -72,7 +69,7 @@ enum lossd_code rpc_join(struct rpc *rpc, const struct lossd_membership *me, con
     request.has_instance = true;
     request.instance = me->instance;
     code = rpc_call(rpc, "GroupService/JoinGroup", &request.base, &lossd__v1__join_group_response__descriptor,
-                    MEMBERSHIP_TIMEOUT_MS, &answer, failure);
+                    rpc->patience_ms, &answer, failure);
     if (code != LOSSD_CODE_OK)
         return code;
     response = (const Lossd__V1__JoinGroupResponse *)answer;
@@ -92,7 +89,7 @@ enum lossd_code rpc_leave(struct rpc *rpc, const char *group, uint32_t rank, uin
     request.has_generation = true;
     request.generation = generation;
     return rpc_call(rpc, "GroupService/LeaveGroup", &request.base, &lossd__v1__leave_group_response__descriptor,
-                    MEMBERSHIP_TIMEOUT_MS, &answer, failure);
+                    rpc->patience_ms, &answer, failure);
 }
 
 /* What sizes are computed from has to be what the daemon's own rules allow. */
@@ -144,7 +141,7 @@ enum lossd_code rpc_get_group(struct rpc *rpc, const char *name, uint32_t rank, 
 
     request.group = (char *)name;
     code = rpc_call(rpc, "GroupService/GetGroup", &request.base, &lossd__v1__get_group_response__descriptor,
-                    MEMBERSHIP_TIMEOUT_MS, &answer, failure);
+                    rpc->patience_ms, &answer, failure);
     if (code != LOSSD_CODE_OK)
         return code;
     group = ((const Lossd__V1__GetGroupResponse *)answer)->group;

@@ -12,7 +12,7 @@
 #include "client/shm_map.h"
 #include "client/shm_socket.h"
 
-/* And a millisecond for each MiB of the region, which the daemon touches first. */
+/* Where nobody says how long to wait for an answer to an ATTACH. */
 enum { ATTACH_TIMEOUT_MS = 10000 };
 
 struct shm_transport {
@@ -59,6 +59,14 @@ static const struct lossd_shm_answer *answer_of(const struct shm_transport *shm,
 
 /* Attaching. */
 
+/* Each MiB has a millisecond more: the daemon touches the region before it answers. */
+static int64_t attach_deadline(const struct shm_transport *shm, uint64_t data_bytes)
+{
+    const uint64_t patience_ms = shm->base.patience_ms == 0 ? ATTACH_TIMEOUT_MS : shm->base.patience_ms;
+
+    return clock_after_ms(clock_now_ns(), patience_ms + ANSWER_GRACE_MS + (data_bytes >> 20));
+}
+
 static enum lossd_code fetch_region(struct shm_transport *shm, uint64_t data_bytes, struct shm_map *map,
                                     struct lossd_failure *failure)
 {
@@ -69,7 +77,7 @@ static enum lossd_code fetch_region(struct shm_transport *shm, uint64_t data_byt
         .num_slots = shm->num_slots,
         .data_bytes = data_bytes,
     };
-    const int64_t deadline_ns = clock_after_ms(clock_now_ns(), ATTACH_TIMEOUT_MS + (data_bytes >> 20));
+    const int64_t deadline_ns = attach_deadline(shm, data_bytes);
     struct lossd_shm_attached attached;
     CLEANUP_CLOSE int region_fd = -1;
     enum lossd_code code;

@@ -84,6 +84,7 @@ struct transport {
     uint64_t data_bytes;         /* of the block */
     uint64_t slot_bytes;         /* set by whoever lays out the slots */
     struct interrupt *interrupt; /* set by whoever makes it; NULL: nobody is asked */
+    uint64_t patience_ms;        /* the same: with a daemon that has only to answer; 0: 10 s */
 };
 
 /* The daemon ends a call at its deadline, and says more about it than we could: that answer is worth waiting for. */

@@ -139,6 +139,56 @@ def test_a_daemon_that_hangs_is_left_and_found_again(start, transport):
         assert (answer["loss"], answer["tasks"]) == (want["loss"], want["tasks"])
 
 
+def seconds_of(trainer, *words):
+    """How long a command takes that gets no answer, and the reason it gives."""
+    begin = time.monotonic()
+    reason = trainer.refused(*words).reason
+    return time.monotonic() - begin, reason
+
+
+@pytest.mark.parametrize("bounds", [{"timeout_ms": 200}, {"reconnect_ms": 200}])
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_a_daemon_that_hangs_is_not_waited_for_longer_than_was_said(start, transport, bounds):
+    """Calls that wait for no other rank, of which the shorter bound and a second are enough."""
+    daemon = start()
+    with Trainer(daemon.unix, transport, **bounds) as trainer, Trainer(daemon.unix, transport, **bounds) as late:
+        trainer.join(fresh("client"), 0, 2, BCE)
+        trainer.begin(1, 50, fill=1)
+        late.open()
+        stop(daemon.process)
+        try:
+            # announce; begin, whose buffers have to be made, or whose daemon has to be found; join; leave
+            took = [seconds_of(trainer, "announce", 0, 1, 50)]
+            if transport == SHARED_MEMORY:
+                took.append(seconds_of(trainer, "begin", 1, 50000, 0, 0, 0, 0))
+            took += [seconds_of(trainer, "announce", 0, 1, 50), seconds_of(late, "join", "late", 0, 1, json.dumps(BCE)),
+                     seconds_of(trainer, "leave")]
+        finally:
+            daemon.process.send_signal(signal.SIGCONT)
+        assert all(reason == "NO_ANSWER" for _, reason in took), took
+        assert all(seconds < 4 for seconds, _ in took), took
+        trainer.tell("leave")
+
+
+@pytest.mark.parametrize("bounds", [{"timeout_ms": 200}, {"reconnect_ms": 200}])
+def test_a_host_that_drops_packets_is_not_waited_for_longer_than_was_said(bounds):
+    """A listener whose queue is full: what comes behind is dropped."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(0)
+        waiting = [socket.socket() for _ in range(4)]
+        for one in waiting:
+            one.setblocking(False)
+            one.connect_ex(listener.getsockname())
+        time.sleep(0.1)
+        with Trainer(f"127.0.0.1:{listener.getsockname()[1]}", **bounds) as trainer:
+            trainer.open()
+            seconds, reason = seconds_of(trainer, "join", "g", 0, 1, json.dumps(BCE))
+            assert reason == "CANNOT_CONNECT" and seconds < 4, (seconds, reason)
+        for one in waiting:
+            one.close()
+
+
 @pytest.mark.parametrize("transport", [AUTO, SHARED_MEMORY])
 def test_who_finds_the_queue_of_shared_memory_full_does_not_wait_for_ever(start, tmp_path, transport):
     daemon = start()
