@@ -88,7 +88,7 @@ void lossd_client_close(struct lossd_client *client)
 
 enum lossd_transport lossd_client_transport(const struct lossd_client *client)
 {
-    return client->transport == NULL ? client->settings.transport : client->transport->ops->kind;
+    return client->is_joined ? client->transport->ops->kind : client->settings.transport;
 }
 
 uint64_t lossd_generation(const struct lossd_client *client)

@@ -40,7 +40,7 @@ struct lossd_client {
     struct rpc *rpc;
     uint64_t instance; /* of the memberships that bring none: a join that failed half-way is then the same again */
 
-    bool is_joined;
+    bool is_joined; /* what follows is there from joining on, and to be read until the next time or the end */
     struct lossd_membership me; /* with instance; config is not set */
     struct arena arena;         /* of the config; of the slots' arrays too */
     const void *config_message; /* for joining again; NULL where none was given */

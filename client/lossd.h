@@ -197,7 +197,8 @@ LOSSD_API enum lossd_code lossd_membership_from_environment(struct lossd_members
 
 /*
  * Join the group, reach its daemon, and learn its config. Waits for the daemon (reconnect_ms), not for other ranks.
- * membership and its config are borrowed for the call. A bad config is found before anybody is reached.
+ * membership and its config are borrowed for the call. A bad config is found before anybody is reached. Batches and
+ * results of a group that was left before are gone, also where this fails.
  *
  * Fails with what JoinGroup fails with (and, without a config, GetGroup), and BAD_CALL (joined already), BAD_CONFIG,
  * CANNOT_CONNECT, NO_ANSWER, VERSION, LIMIT_EXCEEDED (metadata "limit": the daemon has no room for another trainer or
@@ -207,13 +208,19 @@ LOSSD_API enum lossd_code lossd_join(struct lossd_client *client, const struct l
                                      struct lossd_failure *failure);
 
 /*
- * Leave it for good: the next step of the others ends with RANK_LEFT. Open calls end, batches and results are gone, and
- * lossd_join may be called again. Waits for the daemon (reconnect_ms). Where it fails this client is still joined.
+ * Leave it for good: the next step of the others ends with RANK_LEFT. Open calls end, and lossd_join may be called
+ * again. Batches and results stay to be read until then, or until lossd_client_close, and with them the connection of
+ * shared memory; batches can't be submitted any more. Waits for the daemon (reconnect_ms). Where it fails this client
+ * is still joined.
+ *
+ * It succeeds also where there is nothing to leave: the daemon does not know the group any more, or not this rank, or
+ * the group goes on as another generation. So whoever was told STALE_GENERATION, GROUP_NOT_FOUND or RANK_NOT_JOINED
+ * leaves, and joins again.
  *
  * A daemon that was started anew since the last answer gets the last batch again first (see lossd_wait), for others
  * that may wait for it; they get 2 s to come back.
  *
- * Fails with what LeaveGroup fails with, and BAD_CALL, CONNECTION_LOST, NO_ANSWER.
+ * Fails with what else LeaveGroup fails with, and BAD_CALL, CONNECTION_LOST, NO_ANSWER.
  */
 LOSSD_API enum lossd_code lossd_leave(struct lossd_client *client, struct lossd_failure *failure);
 
@@ -280,7 +287,8 @@ struct lossd_batch {
  * lossd_wait was interrupted is waited for here, over shared memory; what comes of it is dropped.
  *
  * A batch larger than any before makes new buffers: no call may be open then (BAD_CALL), and buffers of earlier batches
- * are gone. With shared memory that waits for the daemon, which makes them.
+ * are gone, with gradients: columns that they point to must not be touched any more, results beside may be read. With
+ * shared memory that waits for the daemon, which makes them.
  *
  * BAD_CALL (also before lossd_join), BAD_SHAPE, OUT_OF_MEMORY, LIMIT_EXCEEDED (metadata "limit": what the daemon allows
  * for buffers), CONNECTION_LOST, NO_ANSWER.

@@ -119,6 +119,7 @@ enum lossd_code lossd_join(struct lossd_client *client, const struct lossd_membe
         (void)failure_set(&client->failure, OWN_BAD_CALL, "", "this client has joined a group already");
         return client_end(client, client->failure.code, failure);
     }
+    client_forget(client);
     outage_end(&client->outage);
     code = take_membership(client, membership);
     if (code == LOSSD_CODE_OK)
@@ -134,7 +135,16 @@ static enum lossd_code leave(struct lossd_client *client)
     return rpc_leave(client->rpc, client->me.group, client->me.rank, client->member.generation, &client->failure);
 }
 
-/* Where the daemon is another one, somebody may still wait for the last step there. */
+/* The daemon has not answered, so that nobody knows whether it has a member of this rank. */
+static bool is_away(const struct lossd_failure *failure)
+{
+    return failure_is_of_connection(failure) || failure_is_interruption(failure) || failure_is(failure, "NO_ANSWER");
+}
+
+/*
+ * Where the daemon is another one, somebody may still wait for the last step there. Where it does not want us back, it
+ * has the last word on whether there is anything to leave.
+ */
 static enum lossd_code leave_persistently(struct lossd_client *client)
 {
     const int64_t deadline_ns = client_deadline(client);
@@ -148,10 +158,21 @@ static enum lossd_code leave_persistently(struct lossd_client *client)
         code = leave(client);
         if (code == LOSSD_CODE_OK || !client_lost_link(client))
             return code;
-        code = client_connect(client, deadline_ns);
-        if (code != LOSSD_CODE_OK)
-            return code;
+        if (client_connect(client, deadline_ns) != LOSSD_CODE_OK)
+            return is_away(&client->failure) ? client->failure.code : leave(client);
     }
+}
+
+/* What batches and results are made of stays, to be read; none of them can be submitted any more. */
+static void part(struct lossd_client *client)
+{
+    client->is_joined = false;
+    client->link = LINK_DOWN;
+    client->last = NULL;
+    client->owes_last = false;
+    client->repeats = false;
+    for (uint32_t i = 0; i < client->settings.num_slots; i++)
+        client->slots[i].state = SLOT_EMPTY;
 }
 
 enum lossd_code lossd_leave(struct lossd_client *client, struct lossd_failure *failure)
@@ -163,7 +184,8 @@ enum lossd_code lossd_leave(struct lossd_client *client, struct lossd_failure *f
         return client_end(client, client->failure.code, failure);
     }
     code = leave_persistently(client);
-    if (code == LOSSD_CODE_OK)
-        client_forget(client);
-    return client_end(client, code, failure);
+    if (code != LOSSD_CODE_OK && !failure_is_of_membership(&client->failure))
+        return client_end(client, code, failure);
+    part(client);
+    return LOSSD_CODE_OK;
 }

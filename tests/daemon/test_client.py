@@ -240,7 +240,28 @@ def test_somebody_joining_anew_ends_calls_as_stale(daemon):
                     old.answer()
                 assert (caught.value.reason, caught.value.retry) == ("STALE_GENERATION", 2)
                 assert old.refused("compute", 0).reason == "STALE_GENERATION"
-                assert old.refused("leave").reason == "STALE_GENERATION"
+                old.tell("leave")
+                old.join_opened(group, 0, 2, BCE)
+                for trainer in (old, again):
+                    trainer.begin(1, 4, fill=2)
+                assert [answer["step"] for answer in computed([old, again], 0)] == [0, 0]
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_what_was_answered_can_be_read_until_the_group_is_joined_again(daemon, transport):
+    with Trainer(daemon.unix, transport) as trainer:
+        trainer.join(fresh("client"), 0, 1, BCE)
+        trainer.begin(3, 5000, fill=1)
+        answer = trainer.tell("compute", 0)
+        columns = trainer.tell("columns")
+        trainer.tell("leave")
+        assert trainer.tell("show") == answer and trainer.tell("columns") == columns
+        for refused in (("submit", 1), ("wait",), ("announce", 1, 3, 5000), ("begin", 3, 5000, 0, 0, 0, 0), ("leave",)):
+            assert trainer.refused(*refused).reason == "BAD_CALL"
+        assert trainer.tell("show") == answer
+        trainer.join_opened(fresh("client"), 0, 1, BCE)
+        trainer.begin(3, 5000, fill=1)
+        assert trainer.tell("compute", 0) == answer
 
 
 def test_batches_grow_and_several_are_in_use(daemon):

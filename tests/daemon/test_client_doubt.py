@@ -114,3 +114,20 @@ def test_a_daemon_that_does_not_know_the_group_is_joined_when_it_can_be(told, tr
     assert trainer.refused("announce", 0, 1, 1).reason == "LIMIT_EXCEEDED"
     trainer.tell("announce", 1, 1, 1)
     assert told.calls.count("JoinGroup") == 3
+
+
+@pytest.mark.parametrize("code, reason", [
+    ("aborted", "STALE_GENERATION"), ("not_found", "GROUP_NOT_FOUND"), ("failed_precondition", "RANK_NOT_JOINED"),
+])
+def test_who_is_no_member_has_left(told, trainer, code, reason):
+    told.answers["LeaveGroup"] = [Said(code, reason)] * 2
+    trainer.tell("leave")
+    assert trainer.refused("leave").reason == "BAD_CALL"
+    told.generation = 5
+    assert trainer.join_opened("g", 0, 1, BCE)["generation"] == 5
+
+
+def test_who_is_a_member_for_all_that_is_known_has_not_left(told, trainer):
+    told.answers["LeaveGroup"] = [Said("internal", "INTERNAL")]
+    assert trainer.refused("leave").reason == "INTERNAL"
+    trainer.tell("leave")

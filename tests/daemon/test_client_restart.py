@@ -1,6 +1,7 @@
 """The daemon is killed while calls are open, and started anew: clients come back by themselves, and no step is lost."""
 
 import contextlib
+import json
 import os
 import pathlib
 import random
@@ -235,6 +236,25 @@ def test_leaving_a_daemon_that_was_killed_gives_others_their_last_step():
         trainers[0].answer()
         trainers[0].end()
         end(trainers[1:])
+
+
+def test_leaving_a_new_daemon_that_has_no_room_for_this_trainer():
+    """It has a seat for one, which is taken: nothing can be sent again, but the group can be left."""
+    with mortal() as daemon:
+        daemon.kill()
+        file = pathlib.Path(daemon.unix.removeprefix("unix:")).parent / "config.json"
+        file.write_text(json.dumps({**json.loads(file.read_text()), "limits": {"shared_memory_clients": 1}}))
+        daemon.start()
+        with Trainer(daemon.unix, SHARED_MEMORY) as other:
+            trainer = ranks_of(daemon, SHARED_MEMORY, 1, reconnect_ms=300)[0]
+            trainer.begin(1, 4, fill=1)
+            trainer.tell("compute", 0)
+            daemon.kill()
+            daemon.start()
+            other.join("other", 0, 1, LISTWISE)
+            trainer.tell("leave")
+            assert trainer.refused("leave").reason == "BAD_CALL"
+            trainer.end()
 
 
 def test_restarts_leave_neither_descriptors_nor_regions_behind():

@@ -8,6 +8,7 @@
  *   fill SEED    columns    counts REQUESTS CANDIDATES    logit TASK INDEX VALUE    log_scale TASK VALUE
  *   gradient_scale VALUE    skip_gradient FLAG
  *   announce STEP REQUESTS CANDIDATES    submit STEP    wait    compute STEP    ("-": the step counts on)
+ *   show    (the last answer, of the current batch)
  *   interrupt COUNT    what waits from now on ends when it has been asked so often ("0": never), and says how often
  *   run FIRST_STEP COUNT SEED    a step after the other, each with another batch; a line for each
  */
@@ -177,7 +178,7 @@ static void do_wait(struct shell *shell)
     const enum lossd_code code = lossd_wait(shell->client, shell->batches[shell->current], &result, &why);
 
     if (code == LOSSD_CODE_OK)
-        say_result(shell, result);
+        say_result(shell, shell->result = result);
     else
         say(code, &why);
 }
@@ -190,7 +191,7 @@ static void do_compute(struct shell *shell, const char *words)
                                                &why);
 
     if (code == LOSSD_CODE_OK)
-        say_result(shell, result);
+        say_result(shell, shell->result = result);
     else
         say(code, &why);
 }
@@ -306,6 +307,8 @@ static void obey(struct shell *shell, const char *command, const char *words)
         do_wait(shell);
     } else if (strcmp(command, "compute") == 0) {
         do_compute(shell, words);
+    } else if (strcmp(command, "show") == 0) {
+        say_result(shell, shell->result);
     } else if (strcmp(command, "interrupt") == 0) {
         do_interrupt(shell, words);
     } else if (strcmp(command, "run") == 0) {

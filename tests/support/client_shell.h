@@ -19,6 +19,7 @@ struct shell {
     uint32_t patience; /* how often it is asked until it has enough of waiting; 0: never */
     uint32_t asked;
     uint64_t random;
+    const struct lossd_result *result; /* the last one */
 };
 
 /* {"code": 0}, or the failure. */
