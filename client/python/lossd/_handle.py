@@ -12,19 +12,15 @@ class Handle:
     A struct lossd_client. It is closed when neither the client nor an array that shows its memory needs it.
 
     callback  what the library may call while it waits
-    leaves    True: it leaves its group then. What lossd_leave does to buffers is not for arrays that are in use.
     """
 
     def __init__(self, library: ctypes.CDLL, pointer: int, callback: object) -> None:
-        self.pointer, self.callback, self.leaves = pointer, callback, False
+        self.pointer, self.callback = pointer, callback
         self._library, self._process = library, os.getpid()
 
     def __del__(self) -> None:
-        if os.getpid() != self._process:  # behind a fork it is the parent's
-            return
-        if self.leaves:
-            self._library.lossd_leave(self.pointer, None)
-        self._library.lossd_client_close(self.pointer)
+        if os.getpid() == self._process:  # behind a fork it is the parent's
+            self._library.lossd_client_close(self.pointer)
 
 
 class Turn:

@@ -141,9 +141,10 @@ class Client:
         member.instance = instance
         if config is not None:
             member.config = (config if isinstance(config, str) else json.dumps(config)).encode()
+        if not self._joined:
+            self._renew()
         with self._turn as pointer:
             self._check(self._library.lossd_join(pointer, member, self._failure_at))
-        self._retire()
         self._forms.clear()
         self._names, self._joined = None, True
         self.group, self.rank, self.world_size = member.group.decode(), member.rank, member.world_size
@@ -152,17 +153,10 @@ class Client:
     def leave(self) -> None:
         """
         Leave the group for good: the next step of the others ends with RANK_LEFT. Then join may be called again.
-        Where arrays show memory of the client, the group is left as soon as they are gone.
+        Batches and results stay to be read until then, or until close; arrays for as long as they are held.
         """
         with self._turn as pointer:
-            self._retire()
-            if self._joined and self._are_shown():
-                assert self._turn.handle is not None
-                self._turn.handle.leaves = True
-                self._turn.handle = self._open()
-                self._blocks = []  # no longer of this client's
-            else:
-                self._check(self._library.lossd_leave(pointer, self._failure_at))
+            self._check(self._library.lossd_leave(pointer, self._failure_at))
         self._joined = False
 
     def close(self) -> None:
@@ -278,6 +272,14 @@ class Client:
         self._check(self._library.lossd_client_open(self._options, ctypes.byref(pointer), self._failure_at))
         assert pointer.value is not None
         return Handle(self._library, pointer.value, callback)
+
+    def _renew(self) -> None:
+        """What joining does to the batches of a group that was left is not for arrays that are in use."""
+        with self._turn:
+            self._retire()
+            if self._are_shown():
+                self._turn.handle = self._open()
+                self._blocks = []  # no longer of this client's
 
     def _check(self, code: int) -> None:
         if code:
