@@ -1,7 +1,6 @@
 /* The client's side of shared memory against a daemon that does what it is told, right or wrong. */
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -10,7 +9,6 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "client/shm_socket.h"
 #include "client_shm_lab.h"
 #include "support/runner.h"
 
@@ -126,87 +124,6 @@ START_TEST(a_bad_attach_is_refused_and_a_good_one_after_it_works)
     ck_assert_int_eq(lab_compute(&lab, NO_DEADLINE), LOSSD_CODE_OK);
     lab_finish(&lab);
     ck_assert_int_eq(count_descriptors(), before);
-}
-END_TEST
-
-/* As one that has too many trainers: it does not wait for the ATTACH. */
-START_TEST(what_a_daemon_has_said_before_it_closed_is_read)
-{
-    static struct lossd_shm_refused refused = {
-        .header = {LOSSD_SHM_MAGIC, LOSSD_SHM_VERSION, LOSSD_SHM_REFUSED, sizeof refused, 0},
-        .error = {.reason = "LIMIT_EXCEEDED", .code = "resource_exhausted"},
-    };
-    struct lossd_shm_attach attach = {.num_slots = 1};
-    struct lossd_shm_attached attached;
-    struct lossd_failure failure;
-    int region_fd;
-    int ends[2];
-
-    for (int has_said = 0; has_said < 2; has_said++) {
-        ck_assert_int_eq(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends), 0);
-        if (has_said)
-            ck_assert_int_eq(send(ends[1], &refused, sizeof refused, 0), (int)sizeof refused);
-        (void)close(ends[1]);
-        ck_assert_int_ne(shm_socket_attach(ends[0], &attach, NO_DEADLINE, NULL, &attached, &region_fd, &failure),
-                         LOSSD_CODE_OK);
-        ck_assert_str_eq(failure.reason, has_said ? "LIMIT_EXCEEDED" : "CONNECTION_LOST");
-        (void)close(ends[0]);
-    }
-}
-END_TEST
-
-/* As fast as they are read, until the other end is closed. */
-static void *ring_all_the_time(void *context)
-{
-    static const struct lossd_shm_header bell = {LOSSD_SHM_MAGIC, LOSSD_SHM_VERSION, LOSSD_SHM_BELL, sizeof bell, 0};
-    const int *fd = context;
-
-    while (send(*fd, &bell, sizeof bell, MSG_NOSIGNAL) > 0)
-        ;
-    return NULL;
-}
-
-static uint32_t ask_three_times(void *context)
-{
-    return ++*(int *)context >= 3;
-}
-
-static enum lossd_code sleep_for_bells(int fd, int64_t deadline_ns, struct interrupt *interrupt,
-                                       struct lossd_failure *failure)
-{
-    enum lossd_code code;
-
-    do
-        code = shm_socket_sleep(fd, deadline_ns, interrupt, failure);
-    while (code == LOSSD_CODE_OK);
-    return code;
-}
-
-START_TEST(a_flood_of_bells_hides_neither_the_clock_nor_who_has_enough_of_waiting)
-{
-    struct lossd_shm_attach attach = {.num_slots = 1};
-    struct lossd_shm_attached attached;
-    struct lossd_failure failure;
-    int asked = 0;
-    struct interrupt interrupt = {.interrupted = ask_three_times, .context = &asked};
-    pthread_t thread;
-    int region_fd;
-    int ends[2];
-
-    ck_assert_int_eq(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends), 0);
-    ck_assert_int_eq(pthread_create(&thread, NULL, ring_all_the_time, &ends[1]), 0);
-    ck_assert_int_eq(shm_socket_attach(ends[0], &attach, soon(50), NULL, &attached, &region_fd, &failure),
-                     LOSSD_CODE_DEADLINE_EXCEEDED);
-    ck_assert_int_eq(sleep_for_bells(ends[0], soon(50), NULL, &failure), LOSSD_CODE_DEADLINE_EXCEEDED);
-    ck_assert_str_eq(failure.reason, "NO_ANSWER");
-    ck_assert_int_eq(sleep_for_bells(ends[0], NO_DEADLINE, &interrupt, &failure), LOSSD_CODE_CANCELED);
-    asked = 0;
-    ck_assert_int_eq(shm_socket_attach(ends[0], &attach, NO_DEADLINE, &interrupt, &attached, &region_fd, &failure),
-                     LOSSD_CODE_CANCELED);
-    ck_assert_int_eq(asked, 3);
-    (void)close(ends[0]);
-    ck_assert_int_eq(pthread_join(thread, NULL), 0);
-    (void)close(ends[1]);
 }
 END_TEST
 
@@ -418,8 +335,6 @@ int main(void)
     tcase_add_loop_test(tcase, what_a_daemon_may_do_around_an_attach_is_no_fault, 0, 3);
     tcase_add_loop_test(tcase, a_bad_attach_is_refused_and_a_good_one_after_it_works, 0,
                         sizeof bad_attaches / sizeof bad_attaches[0]);
-    tcase_add_test(tcase, what_a_daemon_has_said_before_it_closed_is_read);
-    tcase_add_test(tcase, a_flood_of_bells_hides_neither_the_clock_nor_who_has_enough_of_waiting);
     tcase_add_test(tcase, nobody_at_the_path_can_be_told_from_a_bad_daemon);
     tcase_add_test(tcase, a_failed_call_brings_the_daemons_words);
     tcase_add_test(tcase, a_failure_without_any_end_is_cut);
