@@ -91,6 +91,11 @@ enum lossd_transport lossd_client_transport(const struct lossd_client *client)
     return client->is_joined ? client->transport->ops->kind : client->settings.transport;
 }
 
+const char *lossd_config(const struct lossd_client *client)
+{
+    return client->is_joined ? client->config_json : NULL;
+}
+
 uint64_t lossd_generation(const struct lossd_client *client)
 {
     return client->is_joined ? client->member.generation : 0;

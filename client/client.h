@@ -45,6 +45,7 @@ struct lossd_client {
     struct arena arena;         /* of the config; of the slots' arrays too */
     const void *config_message; /* for joining again; NULL where none was given */
     struct group_config config;
+    const char *config_json; /* of config, all of it */
     struct member member;
 
     struct transport *transport;

@@ -196,7 +196,7 @@ LOSSD_API enum lossd_code lossd_membership_from_environment(struct lossd_members
                                                             struct lossd_failure *failure);
 
 /*
- * Join the group, reach its daemon, and learn its config. Waits for the daemon (reconnect_ms), not for other ranks.
+ * Join the group, reach its daemon, and learn its config (lossd_config). Waits for the daemon (reconnect_ms), not for other ranks.
  * membership and its config are borrowed for the call. A bad config is found before anybody is reached. Batches and
  * results of a group that was left before are gone, also where this fails.
  *
@@ -223,6 +223,13 @@ LOSSD_API enum lossd_code lossd_join(struct lossd_client *client, const struct l
  * Fails with what else LeaveGroup fails with, and BAD_CALL, CONNECTION_LOST, NO_ANSWER.
  */
 LOSSD_API enum lossd_code lossd_leave(struct lossd_client *client, struct lossd_failure *failure);
+
+/*
+ * The config that the group has, which is all that a member of a declared group knows of it: a GroupConfig as JSON
+ * (ProtoJSON, in one line) with all defaults filled in. NULL where this client has not joined. Lives until the next
+ * lossd_join, or lossd_client_close.
+ */
+LOSSD_API const char *lossd_config(const struct lossd_client *client);
 
 /* Generation of the group, as joined, or as joined again at a daemon that was started anew; 0 before. */
 LOSSD_API uint64_t lossd_generation(const struct lossd_client *client);

@@ -25,6 +25,7 @@ void client_forget(struct lossd_client *client)
     client->counts_anew = false;
     client->config_message = NULL;
     client->config = (struct group_config){0};
+    client->config_json = NULL;
     client->member = (struct member){.generation = 0};
     arena_finish(&client->arena);
 }
@@ -90,6 +91,8 @@ static enum lossd_code join(struct lossd_client *client)
     memcpy(member->group, client->me.group, sizeof member->group);
     memcpy(member->config_digest, joined.config_digest, sizeof member->config_digest);
     code = take_group_config(client);
+    if (code == LOSSD_CODE_OK && client->config_json == NULL)
+        code = config_to_json(&client->config, &client->arena, &client->config_json, &client->failure);
     if (code == LOSSD_CODE_OK && client->slots == NULL)
         code = slots_create(client);
     member->num_terms = config_num_terms(&client->config);

@@ -49,6 +49,12 @@ enum lossd_code failure_from_response(struct lossd_failure *failure, const struc
 enum lossd_code config_from_json(const char *json, struct arena *arena, const void **message,
                                  struct group_config *config, struct lossd_failure *failure);
 
+/*
+ * The other way round, with all defaults: JSON in one line, in the arena. OUT_OF_MEMORY.
+ */
+enum lossd_code config_to_json(const struct group_config *config, struct arena *arena, const char **json,
+                               struct lossd_failure *failure);
+
 struct joined {
     uint64_t generation;
     char config_digest[65];

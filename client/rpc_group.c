@@ -1,5 +1,6 @@
 /* Membership: JoinGroup, LeaveGroup, GetGroup, and AnnounceCounts. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "client/failure.h"
@@ -32,6 +33,28 @@ enum lossd_code config_from_json(const char *json, struct arena *arena, const vo
         return arena->is_out_of_memory ? failure_set(failure, OWN_OUT_OF_MEMORY, "", "memory is out")
                                        : bad_config(failure, &err);
     *message = decoded;
+    return LOSSD_CODE_OK;
+}
+
+enum lossd_code config_to_json(const struct group_config *config, struct arena *arena, const char **json,
+                               struct lossd_failure *failure)
+{
+    Lossd__V1__GroupConfig *message;
+    struct encoded text = {0};
+    struct lossd_error err;
+    char *kept = NULL;
+
+    if (config_to_message(config, arena, &message, &err) == LOSSD_OK &&
+        message_encode(CODEC_JSON, &message->base, false, &text, &err) == LOSSD_OK)
+        kept = arena_alloc(arena, text.size + 1);
+    if (kept == NULL) {
+        free(text.bytes);
+        return failure_set(failure, OWN_OUT_OF_MEMORY, "", "memory is out");
+    }
+    memcpy(kept, text.bytes, text.size);
+    kept[text.size] = '\0';
+    free(text.bytes);
+    *json = kept;
     return LOSSD_CODE_OK;
 }
 

@@ -3,11 +3,12 @@
 import json
 
 import pytest
+from google.protobuf import json_format
 
 from client_program import (
     BCE, BF16, F16, F32, PLANES, ROWS, SHARED_MEMORY, TRANSPORTS, ClientFailure, Trainer, computed,
 )
-from harness import fresh
+from harness import config_pb2, fresh
 
 MANY = {
     "tasks": [
@@ -327,7 +328,12 @@ def test_configs(start):
         assert (failure.reason, failure.field) == ("INVALID_CONFIG", "config.tasks[0].losses"), failure
         failure = trainer.refused("join", "g", 0, 1, "-")
         assert (failure.reason, failure.field) == ("INVALID_ARGUMENT", "config")
+        assert trainer.tell("config")["config"] is None
         trainer.join_opened("declared", 0, 1, None)
+        config = trainer.tell("config")["config"]
+        assert (config["tasks"][3]["name"], config["tasks"][3]["numClass"], config["stepTimeoutMs"]) == ("order", 1, 120000)
+        parsed = json_format.ParseDict(config, config_pb2.GroupConfig())
+        assert parsed == daemon.client.group("declared").config
         trainer.begin(3, 9, weighted=WEIGHTED, fill=0)
         assert [task["name"] for task in trainer.tell("compute", 0)["tasks"]] == [t["name"] for t in MANY["tasks"]]
 

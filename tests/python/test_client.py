@@ -326,6 +326,21 @@ def test_behind_a_fork_only_the_parent_uses_a_client(fast):
         assert group[0].compute(fill(group[0], [1], [0], [1])).loss == pytest.approx(LN2)
 
 
+def test_the_config_of_the_group_has_all_defaults(way):
+    client = lossd.Client(**way)
+    assert client.config is None
+    client.join(BCE, group=fresh(), rank=0, world_size=1)
+    config = client.config
+    assert [task["name"] for task in config["tasks"]] == [task["name"] for task in BCE["tasks"]]
+    assert config["tasks"][0]["losses"] == [{"weight": 1, "binaryCrossEntropy": {"labelSmoothing": 0}}]
+    assert (config["globalAverage"], config["gradReduce"]) == (True, "GRAD_REDUCE_MEAN")
+    client.leave()
+    assert client.config is None
+    with client:
+        client.join(config, group=fresh(), rank=0, world_size=1)  # it means the same
+        assert client.config == config
+
+
 def test_torchruns_environment_says_who_it_is(daemon, monkeypatch):
     name = fresh()
     environment = {

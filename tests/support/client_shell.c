@@ -8,7 +8,7 @@
  *   fill SEED    columns    counts REQUESTS CANDIDATES    logit TASK INDEX VALUE    log_scale TASK VALUE
  *   gradient_scale VALUE    skip_gradient FLAG
  *   announce STEP REQUESTS CANDIDATES    submit STEP    wait    compute STEP    ("-": the step counts on)
- *   show    (the last answer, of the current batch)
+ *   config    show    (the last answer, of the current batch)
  *   interrupt COUNT    what waits from now on ends when it has been asked so often ("0": never), and says how often
  *   run FIRST_STEP COUNT SEED    a step after the other, each with another batch; a line for each
  */
@@ -272,6 +272,11 @@ static void do_set(struct shell *shell, const char *command, const char *words)
     puts("{\"code\": 0}");
 }
 
+static const char *or_null(const char *json)
+{
+    return json == NULL ? "null" : json;
+}
+
 static void obey(struct shell *shell, const char *command, const char *words)
 {
     struct lossd_failure why;
@@ -307,6 +312,8 @@ static void obey(struct shell *shell, const char *command, const char *words)
         do_wait(shell);
     } else if (strcmp(command, "compute") == 0) {
         do_compute(shell, words);
+    } else if (strcmp(command, "config") == 0) {
+        printf("{\"code\": 0, \"config\": %s}\n", or_null(lossd_config(shell->client)));
     } else if (strcmp(command, "show") == 0) {
         say_result(shell, shell->result);
     } else if (strcmp(command, "interrupt") == 0) {

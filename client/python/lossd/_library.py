@@ -24,6 +24,7 @@ _FUNCTIONS = {
     "lossd_membership_from_environment": (c_uint32, [POINTER(_structs.Membership), c_void_p]),
     "lossd_join": (c_uint32, [c_void_p, POINTER(_structs.Membership), c_void_p]),
     "lossd_leave": (c_uint32, [c_void_p, c_void_p]),
+    "lossd_config": (c_char_p, [c_void_p]),
     "lossd_generation": (c_uint64, [c_void_p]),
     "lossd_batch_begin": (c_uint32, [c_void_p, c_void_p, c_void_p, c_void_p]),
     "lossd_announce": (c_uint32, [c_void_p, c_uint64, c_uint32, c_uint32, c_void_p]),

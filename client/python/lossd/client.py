@@ -11,6 +11,7 @@ from typing import Any
 
 from . import _interrupt, _library, _structs
 from ._handle import Handle, Turn
+from ._numbers import milliseconds, one_of, round_up
 from .batch import LAYOUTS, TYPES, Batch, Form, Slot
 from .errors import Error, from_failure
 from .result import Result
@@ -63,10 +64,10 @@ class Client:
             struct_bytes=ctypes.sizeof(_structs.Options),
             address=address.encode() if address is not None else None,
             ca_file=ca_file.encode() if ca_file is not None else None,
-            transport=_one_of(TRANSPORTS, transport, "transport"),
+            transport=one_of(TRANSPORTS, transport, "transport"),
             num_slots=num_slots,
-            timeout_ms=_milliseconds(timeout),
-            reconnect_ms=_milliseconds(reconnect),
+            timeout_ms=milliseconds(timeout),
+            reconnect_ms=milliseconds(reconnect),
             no_spin=no_spin,
             max_requests=max_requests,
             max_candidates=max_candidates,
@@ -170,6 +171,13 @@ class Client:
     @property
     def closed(self) -> bool:
         return self._turn.handle is None
+
+    @property
+    def config(self) -> dict[str, Any] | None:
+        """The GroupConfig of the group, in ProtoJSON with all defaults filled in; None before joining."""
+        with self._turn as pointer:
+            config = self._library.lossd_config(pointer)
+        return None if config is None else json.loads(config)
 
     @property
     def generation(self) -> int:
@@ -329,8 +337,8 @@ class Client:
         exact = max(self._requests, requests), max(self._candidates, candidates)
         if exact != (self._requests, self._candidates):
             self._forms.clear()
-        self._requests = _round_up(requests) if requests > self._requests else self._requests
-        self._candidates = _round_up(candidates) if candidates > self._candidates else self._candidates
+        self._requests = round_up(requests) if requests > self._requests else self._requests
+        self._candidates = round_up(candidates) if candidates > self._candidates else self._candidates
         try:
             slot = self._begin(form)
         except Error as why:
@@ -344,9 +352,9 @@ class Client:
     def _begin(self, form: Form) -> Slot:
         shape = self._shape
         shape.requests, shape.candidates = self._requests, self._candidates
-        shape.logits_type = _one_of(TYPES, form.dtype, "dtype")
-        shape.gradient_type = _one_of(TYPES, form.gradient_dtype, "gradient_dtype")
-        shape.layout = _one_of(LAYOUTS, form.layout, "layout")
+        shape.logits_type = one_of(TYPES, form.dtype, "dtype")
+        shape.gradient_type = one_of(TYPES, form.gradient_dtype, "gradient_dtype")
+        shape.layout = one_of(LAYOUTS, form.layout, "layout")
         shape.weighted_tasks = form.weighted_tasks
         with self._turn as pointer:
             self._check(self._library.lossd_batch_begin(pointer, self._shape_at, self._out_at, self._failure_at))
@@ -372,26 +380,3 @@ class Client:
             slot.retire()
         self._slots.clear()
         self._results.clear()
-
-
-def _one_of(names: Iterable[str], name: str, what: str) -> int:
-    """The number of a name."""
-    known = list(names)
-    if name not in known:
-        raise ValueError(f"{what} is {name!r}, and not one of {', '.join(known)}")
-    return known.index(name)
-
-
-def _milliseconds(seconds: float | None) -> int:
-    """0 for None; a time that is too short to be one becomes 1."""
-    if seconds is None:
-        return 0
-    if not seconds > 0:
-        raise ValueError(f"a time of {seconds} seconds")
-    return max(1, round(seconds * 1000))
-
-
-def _round_up(count: int) -> int:
-    """To the next multiple of an eighth of the power of two at or above it: at most a quarter more."""
-    step = max(16, 1 << max(0, count.bit_length() - 3))
-    return -(-count // step) * step

@@ -93,7 +93,7 @@ class RankingLoss(torch.nn.Module):
     """
     The losses of a group as one loss function: `loss = step(logits, labels, lengths)`.
 
-    config         a GroupConfig as a dict or as JSON
+    config         a GroupConfig as a dict or as JSON; None: of a group that the daemon's file declares
     client         a lossd.Client that has not joined yet; None: a new one, of LOSSD_ADDR
     on_refused     what a step does that is refused since logits are NaN or infinite, this rank's or another one's.
                    "raise": lossd.Error. "zero": loss 0 without gradients, and all ranks go on, since all see the step
@@ -120,7 +120,7 @@ class RankingLoss(torch.nn.Module):
 
     def __init__(
         self,
-        config: Mapping[str, Any] | str,
+        config: Mapping[str, Any] | str | None = None,
         client: Client | None = None,
         *,
         on_refused: str = "raise",
@@ -130,9 +130,21 @@ class RankingLoss(torch.nn.Module):
         super().__init__()
         if on_refused not in ("raise", "zero"):
             raise ValueError(f'on_refused is {on_refused!r}, and neither "raise" nor "zero"')
-        facts = _config.read(json.loads(config) if isinstance(config, str) else config)
-        if facts.sums_gradients:
-            raise ValueError("grad_reduce is GRAD_REDUCE_SUM, and DDP and FSDP take the mean over ranks")
+        if "RANK" not in os.environ and dist.is_available() and dist.is_initialized():
+            membership.setdefault("rank", dist.get_rank(process_group))
+            membership.setdefault("world_size", dist.get_world_size(process_group))
+        if config is not None:
+            facts = _read(json.loads(config) if isinstance(config, str) else config)
+        client = Client() if client is None else client
+        client.join(config, **membership)
+        if config is None:
+            try:
+                facts = _read(client.config or {})
+            except ValueError:
+                client.leave()
+                raise
+        self._session = _Session(client)
+        self._ranks = Ranks(client.world_size, process_group)
         self.on_refused = on_refused
         self._tasks = facts.tasks
         self._names = [task.name for task in facts.tasks]
@@ -142,12 +154,6 @@ class RankingLoss(torch.nn.Module):
             if task.log_scale is not None:
                 parameter = torch.nn.Parameter(torch.tensor([task.log_scale]))
                 self.register_parameter(self._learned[task.name], parameter)
-        if "RANK" not in os.environ and dist.is_available() and dist.is_initialized():
-            membership.setdefault("rank", dist.get_rank(process_group))
-            membership.setdefault("world_size", dist.get_world_size(process_group))
-        self._session = _Session(Client() if client is None else client)
-        self._session.client.join(config, **membership)
-        self._ranks = Ranks(self._session.client.world_size, process_group)
 
     @property
     def client(self) -> Client:
@@ -322,6 +328,13 @@ class RankingLoss(torch.nn.Module):
             answer.log_scale_gradients.append(own or 0.0)
         session.answers[batch.slot.address] = weakref.ref(answer)
         return answer
+
+
+def _read(config: Mapping[str, Any]) -> _config.Facts:
+    facts = _config.read(config)
+    if facts.sums_gradients:
+        raise ValueError("grad_reduce is GRAD_REDUCE_SUM, and DDP and FSDP take the mean over ranks")
+    return facts
 
 
 def _parameter(task: str) -> str:
