@@ -122,22 +122,40 @@ bool failure_from_response(struct failure *failure, const struct http_response *
     return false;
 }
 
+/* What the library says of this side, or of who is no lossd, by the code of the other commands; 0: it is as answered.
+ */
+static int exit_code_of_own(const char *reason)
+{
+    static const struct {
+        const char *reason;
+        int exit_code;
+    } own[] = {
+        {"BAD_ADDRESS", EXIT_USAGE},  {"BAD_OPTION", EXIT_USAGE}, {"BAD_ENVIRONMENT", EXIT_USAGE},
+        {"BAD_CONFIG", EXIT_USAGE},   {"BAD_SHAPE", EXIT_USAGE},  {"OUT_OF_MEMORY", EXIT_LOCAL},
+        {"INTERNAL", EXIT_NOT_LOSSD},
+    };
+
+    for (size_t i = 0; i < sizeof own / sizeof own[0]; i++)
+        if (strcmp(own[i].reason, reason) == 0)
+            return own[i].exit_code;
+    return 0;
+}
+
 int failure_from_client(struct failure *failure, const struct lossd_failure *from)
 {
     const char *end = from->metadata + from->metadata_bytes;
     const char *value;
+    const int own_code = exit_code_of_own(from->reason);
 
-    (void)failure_local(failure, 0, "%s%s%s", from->field, from->field[0] == '\0' ? "" : ": ", from->message);
+    (void)failure_local(failure, own_code, "%s%s%s", from->field, from->field[0] == '\0' ? "" : ": ", from->message);
+    if (own_code != 0)
+        return own_code;
     set_code(failure, (enum connect_code)from->code);
     (void)snprintf(failure->reason, sizeof failure->reason, "%s", from->reason);
     for (const char *key = from->metadata; key < end; key = value + strlen(value) + 1) {
         value = key + strlen(key) + 1;
         error_add_metadata(&failure->details, key, "%s", value);
     }
-    if (strcmp(from->reason, "BAD_ADDRESS") == 0)
-        failure->exit_code = EXIT_USAGE;
-    if (strcmp(from->reason, "OUT_OF_MEMORY") == 0)
-        failure->exit_code = EXIT_LOCAL;
     return failure->exit_code;
 }
 

@@ -31,7 +31,7 @@ bool failure_from_http(struct failure *failure, enum http_result result, const s
  */
 bool failure_from_response(struct failure *failure, const struct http_response *response, const char *address);
 
-/* What liblossd says. Returns the exit code. */
+/* What liblossd says: of this side, of a call that got no answer, or of one that did. Returns the exit code. */
 int failure_from_client(struct failure *failure, const struct lossd_failure *from);
 
 /*

@@ -1,16 +1,19 @@
 """lossctl bench: what it measures, what it says, and that it leaves nothing behind."""
 
+import http.server
 import json
 import os
 import pty
 import re
 import signal
+import socket
 import subprocess
+import threading
 import time
 
 import pytest
 
-from lossctl_program import LOSSCTL, UNAVAILABLE, USAGE, call, needed
+from lossctl_program import DEADLINE, LOSSCTL, NOT_LOSSD, UNAVAILABLE, USAGE, call, needed
 
 pytestmark = needed
 
@@ -113,6 +116,30 @@ def test_shared_memory_over_tcp_and_nobody_there_are_said(daemon):
     assert bench(daemon.tcp, "--transport", "shared-memory", "--steps", "1").returncode != 0
     done = bench("unix:/nowhere/lossd.sock", "--steps", "1")
     assert done.returncode == UNAVAILABLE and "--addr" in done.stderr
+
+
+@pytest.mark.parametrize("transport", ["auto", "protobuf", "json"])
+def test_what_is_wrong_on_this_side_or_with_who_answers_has_the_codes_of_other_commands(daemon, transport):
+    arguments = ["bench", "--steps", "1", "--candidates", "10", "--transport", transport]
+    for variables, name in [({"LOSSD_TIMEOUT_MS": "soon"}, "LOSSD_TIMEOUT_MS"), ({"LOSSD_CA_FILE": "x" * 600}, "ca_file")]:
+        done = call("--addr", daemon.unix, *arguments, env={**os.environ, **variables})
+        assert done.returncode == USAGE and name in done.stderr and "invalid_argument" not in done.stderr, done.stderr
+    silent = socket.create_server(("127.0.0.1", 0))
+    other = http.server.HTTPServer(("127.0.0.1", 0), http.server.BaseHTTPRequestHandler)
+    threading.Thread(target=other.serve_forever, daemon=True).start()
+    places = {
+        "nowhere": USAGE,
+        f"127.0.0.1:{silent.getsockname()[1]}": DEADLINE,
+        f"127.0.0.1:{other.server_address[1]}": NOT_LOSSD,
+    }
+    for address, code in places.items():
+        environment = {**os.environ, "LOSSD_TIMEOUT_MS": "200"}
+        status = call("--addr", address, "--timeout", "0.2", "status")
+        done = call("--addr", address, *arguments, env=environment)
+        assert (status.returncode, done.returncode) == (code, code), (address, status.stderr, done.stderr)
+    other.shutdown()
+    other.server_close()
+    silent.close()
 
 
 @pytest.mark.parametrize("arguments", [
