@@ -2,7 +2,7 @@
  * One step of one rank with liblossd, from joining to leaving: three requests with six candidates, and two tasks.
  *
  *     cc example_step.c -o example_step $(pkg-config --cflags --libs lossd)
- *     LOSSD_ADDR=unix:/run/lossd/lossd.sock torchrun --no-python --nproc-per-node 2 ./example_step
+ *     LOSSD_ADDR=unix:/run/lossd/lossd.sock torchrun --no_python --nproc_per_node 2 ./example_step
  */
 #include <lossd/lossd.h>
 
@@ -11,6 +11,11 @@
 
 static const char config[] = "{\"tasks\": [{\"name\": \"click\", \"losses\": [{\"binaryCrossEntropy\": {}}]},"
                              "             {\"name\": \"order\", \"losses\": [{\"listwiseRankLoss\": {}}]}]}";
+
+static const char *words(enum lossd_transport transport)
+{
+    return transport == LOSSD_TRANSPORT_SHARED_MEMORY ? "shared memory" : "HTTP";
+}
 
 static int run(struct lossd_client *client, struct lossd_failure *why)
 {
@@ -34,8 +39,8 @@ static int run(struct lossd_client *client, struct lossd_failure *why)
     }
     if (lossd_compute(client, batch, 0, &result, why))
         return 1;
-    printf("rank %u: loss %.9g over %g candidates of %u ranks\n", me.rank, result->loss, result->world.candidates,
-           result->world.ranks);
+    printf("rank %u: loss %.9g over %g candidates of %u ranks, by %s\n", me.rank, result->loss,
+           result->world.candidates, result->world.ranks, words(lossd_client_transport(client)));
     for (size_t t = 0; t < batch->num_tasks; t++)
         printf("  %s: loss %.9g, first gradient %.7g\n", result->tasks[t].name, result->tasks[t].loss,
                (double)((const float *)batch->tasks[t].gradient)[0]);
@@ -49,7 +54,7 @@ int main(void)
     int failed = lossd_client_open(NULL, &client, &why) != LOSSD_CODE_OK || run(client, &why) != 0;
 
     if (failed)
-        fprintf(stderr, "%s %s: %s\n", why.reason, why.field, why.message);
+        fprintf(stderr, "%s%s%s: %s\n", why.reason, why.field[0] == '\0' ? "" : " ", why.field, why.message);
     lossd_client_close(client);
     return failed;
 }

@@ -57,7 +57,7 @@ def run_example(daemon, program, installed, group):
 def check_example(outputs):
     """Twice the same batch: by hand, softplus(z) - z y over 6 rows, and one list of two kinds of labels in three."""
     for rank, output in enumerate(outputs):
-        head = re.match(r"rank (\d): loss (\S+) over 12 candidates of 2 ranks\n", output)
+        head = re.match(r"rank (\d): loss (\S+) over 12 candidates of 2 ranks, by shared memory\n", output)
         assert head and int(head.group(1)) == rank, output
         click, order = (float(x) for x in re.findall(r"loss (\S+), first", output))
         assert abs(click - 0.7138173) < 1e-6 and abs(float(head.group(2)) - click - order) < 1e-9
@@ -90,6 +90,15 @@ def test_the_example_with_the_shared_library(daemon, installed, tmp_path):
     run("cc", EXAMPLE, "-o", program, *flags(installed, "--cflags", "--libs"))
     assert "liblossd.so.0" in run("readelf", "-d", program)
     check_example(run_example(daemon, program, installed, "shared"))
+
+
+def test_the_example_says_what_went_wrong():
+    """With the field where there is one, and no gap where there is none."""
+    for variables, begin in [({"LOSSD_ADDR": "ftp://x"}, "BAD_ADDRESS address: "), ({"RANK": "x", "WORLD_SIZE": "2"},
+                             "BAD_ENVIRONMENT RANK: "), ({"LOSSD_TIMEOUT_MS": "1"}, "CANNOT_CONNECT: ")]:
+        environment = {**os.environ, "LOSSD_ADDR": "127.0.0.1:1", **variables}
+        ended = subprocess.run([BUILD / "client" / "example_step"], env=environment, capture_output=True, text=True)
+        assert ended.returncode == 1 and ended.stderr.startswith(begin), ended.stderr
 
 
 def test_the_example_with_the_static_library(daemon, installed, tmp_path):
