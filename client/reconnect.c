@@ -165,7 +165,7 @@ static enum lossd_code look(struct lossd_client *client, bool *is_other)
     if (code != LOSSD_CODE_OK)
         return failure_is(&client->failure, "GROUP_NOT_FOUND") ? LOSSD_CODE_OK : code;
     if (facts.generation > ours)
-        return stale(client, facts.generation, "which began when a rank joined again");
+        return stale(client, facts.generation, "which began when a rank joined anew");
     if (facts.generation < ours && facts.has_joined)
         return stale(client, facts.generation, "of a new daemon, and somebody else has joined as this rank");
     *is_other = !facts.has_joined;

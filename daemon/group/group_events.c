@@ -117,6 +117,25 @@ void group_died(struct group *group, uint32_t rank, int64_t now_ns, struct outco
     (void)pthread_mutex_unlock(&group->lock);
 }
 
+bool group_is_dead(struct group *group)
+{
+    bool any_dead = false;
+    bool any_alive = false;
+
+    (void)pthread_mutex_lock(&group->lock);
+    for (uint32_t r = 0; r < group->world_size && !any_alive; r++) {
+        const struct place place = place_of(group, r);
+        const enum rank_state state = step_rank_view(place.machine, place.rank).state;
+
+        /* Ranks of declared groups attach without joining. */
+        any_alive = state == RANK_NEVER_JOINED ? group->members[r].attachment != 0
+                                               : state != RANK_DEAD && state != RANK_LEFT;
+        any_dead = any_dead || state == RANK_DEAD;
+    }
+    (void)pthread_mutex_unlock(&group->lock);
+    return any_dead && !any_alive;
+}
+
 bool group_leave(struct group *group, uint32_t rank, int64_t now_ns, struct outcome *outcome)
 {
     const struct place place = place_of(group, rank);

@@ -67,6 +67,7 @@ struct group {
     atomic_uint references;
 
     /* Under the registry's lock. */
+    char began[96];         /* what ended the generation before this one; "" where there was none */
     struct member *members; /* [W] */
     uint32_t num_members;   /* joined and not left */
 
@@ -98,6 +99,12 @@ void group_joined(struct group *group, uint32_t rank, int64_t now_ns);
 /* A connection speaks for the rank; that connection is gone. */
 void group_attached(struct group *group, uint32_t rank, int64_t now_ns);
 void group_died(struct group *group, uint32_t rank, int64_t now_ns, struct outcome *outcome);
+
+/*
+ * Whether no rank can be one of a trainer that runs: each is dead, has left or never came, and one at least is dead.
+ * Only connections die; a member that has none lives, as far as can be known. The registry's lock is held.
+ */
+bool group_is_dead(struct group *group);
 
 /* True where all ranks have left. */
 bool group_leave(struct group *group, uint32_t rank, int64_t now_ns, struct outcome *outcome);

@@ -104,8 +104,8 @@ enum lossd_status registry_find_rank(const struct registry *registry, const stru
         return err->status;
     if (address->has_generation && address->generation != found->generation) {
         (void)error_set(err, LOSSD_STALE_GENERATION, "generation",
-                        "is %" PRIu64 ", but the group is at generation %" PRIu64, address->generation,
-                        found->generation);
+                        "is %" PRIu64 ", but the group is at generation %" PRIu64 "%s%s", address->generation,
+                        found->generation, found->began[0] != '\0' ? ": " : "", found->began);
         error_add_metadata(err, "generation", "%" PRIu64, found->generation);
         return LOSSD_STALE_GENERATION;
     }

@@ -76,6 +76,9 @@ struct join_answer {
  *
  * A rank that was a member, and brings no instance or another one, or had left, begins the next generation: its config
  * and world size count then (a declared group keeps its own), and open calls of the old one end as stale.
+ * So does any rank that was no member where all who came are dead (RANK_DEAD), or dead and left: what they have sent is
+ * of a run that is over. Where one member lives, or never had a connection whose end could be seen, it does not; and
+ * the same instance comes back into its generation even when all members are seen dead.
  */
 CHECK_RESULT
 enum lossd_status registry_join(struct registry *registry, struct join_request *request, struct join_answer *answer,

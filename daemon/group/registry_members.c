@@ -1,5 +1,6 @@
 /* Who is in which group: declared groups, joining, new generations, leaving. */
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -113,17 +114,22 @@ static enum lossd_status check_member(const struct group *group, const struct jo
     return check_config(group, request, first_seen, err);
 }
 
-/* Whether a join of this rank begins a new generation: it was a member, and can't be shown to be the same process. */
-static bool joins_again(const struct group *group, const struct join_request *request)
+/*
+ * Why a join of this rank begins the next generation, as the end of a sentence that begins with the rank: it was a
+ * member, and can't be shown to be the same process; or those who were members will not come back. NULL where it
+ * doesn't.
+ */
+static const char *why_next(struct group *group, const struct join_request *request)
 {
-    const struct member *member;
+    const struct member *member = request->rank < group->world_size ? &group->members[request->rank] : NULL;
 
-    if (request->rank >= group->world_size)
-        return false;
-    member = &group->members[request->rank];
-    if (member->left || !member->joined)
-        return member->left;
-    return !request->has_instance || !member->has_instance || member->instance != request->instance;
+    if (member != NULL && member->left)
+        return "joined again after it had left";
+    if (member != NULL && member->joined && (!request->has_instance || !member->has_instance))
+        return "joined again";
+    if (member != NULL && member->joined)
+        return member->instance != request->instance ? "joined again from another process" : NULL;
+    return group_is_dead(group) ? "joined when the processes of all members were dead" : NULL;
 }
 
 /* Generations. The lock is held in all of these. */
@@ -200,15 +206,15 @@ static void insert(struct registry *registry, struct group *group, size_t place)
     registry->num_groups++;
 }
 
-/* next takes the place of a generation, whose calls end as stale. */
+/* next, whose began is set, takes the place of a generation, whose calls end as stale. */
 static void replace(struct registry *registry, size_t place, struct group *next, struct outcome *outcome)
 {
     struct group *old = registry->groups[place];
     struct lossd_error why;
 
     error_init(&why);
-    (void)error_set(&why, LOSSD_STALE_GENERATION, "generation",
-                    "the group is at generation %" PRIu64 ", which began when a rank joined again", next->generation);
+    (void)error_set(&why, LOSSD_STALE_GENERATION, "generation", "%s: the group is at generation %" PRIu64, next->began,
+                    next->generation);
     error_add_metadata(&why, "generation", "%" PRIu64, next->generation);
     group_close(old, &why, clock_now_ns(), outcome);
     registry->groups[place] = next;
@@ -254,15 +260,15 @@ static enum lossd_status find_or_make(struct registry *registry, struct join_req
 {
     size_t place;
     struct group *old = registry_find(registry, request->group, &place);
-    const bool is_again = old != NULL && joins_again(old, request);
+    const char *why = old != NULL ? why_next(old, request) : NULL;
     enum lossd_status status = LOSSD_OK;
 
-    if (old != NULL && (!is_again || old->is_declared))
+    if (old != NULL && (why == NULL || old->is_declared))
         status = check_member(old, request, first_seen, err);
     if (status != LOSSD_OK)
         return status;
     *group = old;
-    if (old != NULL && !is_again)
+    if (old != NULL && why == NULL)
         return LOSSD_OK;
     if (old == NULL)
         status = check_room(registry, err);
@@ -272,10 +278,12 @@ static enum lossd_status find_or_make(struct registry *registry, struct join_req
         status = found(registry, request, old, group, err);
     if (status != LOSSD_OK)
         return status;
-    if (old != NULL)
-        replace(registry, place, *group, outcome);
-    else
+    if (old == NULL) {
         insert(registry, *group, place);
+        return LOSSD_OK;
+    }
+    (void)snprintf((*group)->began, sizeof(*group)->began, "rank %" PRIu32 " %s", request->rank, why);
+    replace(registry, place, *group, outcome);
     return LOSSD_OK;
 }
 
@@ -365,10 +373,12 @@ static void remove_member(struct registry *registry, struct group *group, uint32
     member->left = true;
     all_left = group_leave(group, rank, clock_now_ns(), outcome);
     (void)registry_find(registry, group->name, &place);
-    if (!group->is_declared && group->num_members == 0)
+    if (!group->is_declared && group->num_members == 0) {
         free_name(registry, place, outcome);
-    else if (group->is_declared && all_left && renew(registry, group, &next, &err) == LOSSD_OK)
+    } else if (group->is_declared && all_left && renew(registry, group, &next, &err) == LOSSD_OK) {
+        (void)snprintf(next->began, sizeof next->began, "all ranks have left");
         replace(registry, place, next, outcome);
+    }
 }
 
 enum lossd_status registry_leave(struct registry *registry, const struct address *address, struct lossd_error *err)
