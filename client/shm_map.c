@@ -121,6 +121,28 @@ enum lossd_code shm_map_replace(struct shm_map *old, struct shm_map *map, struct
     return LOSSD_CODE_OK;
 }
 
+static bool keep_part(uint8_t *part, uint64_t bytes)
+{
+    void *copy = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    if (copy == MAP_FAILED)
+        return false;
+    (void)madvise(copy, bytes, MADV_DONTFORK);
+    memcpy(copy, part, bytes);
+    if (mremap(copy, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, part) != MAP_FAILED)
+        return true;
+    (void)munmap(copy, bytes);
+    return false;
+}
+
+enum lossd_code shm_map_keep(struct shm_map *map, struct lossd_failure *failure)
+{
+    if ((map->head == NULL || keep_part(map->head, map->at.data_offset)) &&
+        (map->data == NULL || keep_part(map->data, map->data_bytes)))
+        return LOSSD_CODE_OK;
+    return failure_set(failure, OWN_INTERNAL, "", "a region can't be copied: %s", strerror(errno));
+}
+
 void shm_map_close(struct shm_map *map)
 {
     if (map->data != NULL)

@@ -32,6 +32,13 @@ enum lossd_code shm_map_open(const struct lossd_shm_attached *attached, int regi
  */
 enum lossd_code shm_map_replace(struct shm_map *old, struct shm_map *map, struct lossd_failure *failure);
 
+/*
+ * Put copies that are our own in the place of its parts, at the same addresses: before the daemon takes the pages of
+ * the region away, as it does at the end of the connection. INTERNAL where the system refuses: then they may become
+ * zeros.
+ */
+enum lossd_code shm_map_keep(struct shm_map *map, struct lossd_failure *failure);
+
 /* Takes an empty one, too. */
 void shm_map_close(struct shm_map *map);
 

@@ -31,11 +31,21 @@ static struct shm_transport *of(struct transport *transport)
     return (struct shm_transport *)transport;
 }
 
-static void disconnect(struct shm_transport *shm)
+static void close_socket(struct shm_transport *shm)
 {
     if (shm->fd >= 0)
         (void)close(shm->fd);
     shm->fd = -1;
+}
+
+/* Batches and answers outlive the connection; the region does not. */
+static void disconnect(struct shm_transport *shm)
+{
+    struct lossd_failure ignored;
+
+    if (shm->fd >= 0)
+        (void)shm_map_keep(&shm->map, &ignored);
+    close_socket(shm);
 }
 
 /* Where things lie. */
@@ -108,15 +118,16 @@ static enum lossd_code take_region(struct shm_transport *shm, uint64_t data_byte
 }
 
 /*
- * The region of before once more: with its answer to a larger ATTACH the daemon has dropped it. On the same connection,
- * for the end of that is the death of this rank.
+ * The region of before once more: with its answer to a larger ATTACH the daemon has retired it, and drops it with the
+ * next. On the same connection, for the end of that is the death of this rank.
  */
 static void take_back(struct shm_transport *shm)
 {
     struct shm_map map = {.head = NULL};
     struct lossd_failure ignored;
 
-    if (shm->map.head == NULL || fetch_region(shm, shm->base.data_bytes, &map, &ignored) != LOSSD_CODE_OK ||
+    if (shm->map.head == NULL || shm_map_keep(&shm->map, &ignored) != LOSSD_CODE_OK ||
+        fetch_region(shm, shm->base.data_bytes, &map, &ignored) != LOSSD_CODE_OK ||
         shm_map_replace(&shm->map, &map, &ignored) != LOSSD_CODE_OK)
         disconnect(shm);
     shm_map_close(&map);
@@ -345,7 +356,7 @@ static void destroy(struct transport *transport)
 {
     struct shm_transport *shm = of(transport);
 
-    disconnect(shm);
+    close_socket(shm);
     shm_map_close(&shm->map);
     free(shm);
 }

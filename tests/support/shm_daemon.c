@@ -16,6 +16,8 @@ struct peer {
     int fd;
     uint8_t *region;
     size_t region_bytes; /* as it is mapped */
+    uint8_t *retired;    /* the one before; NULL for none */
+    size_t retired_bytes;
     struct lossd_shm_attached at;
     bool is_served; /* the region is one that can be worked with */
     uint64_t sequences[LOSSD_SHM_MAX_SLOTS];
@@ -61,6 +63,16 @@ static struct lossd_shm_attached layout_of(const struct shm_daemon *daemon)
     return at;
 }
 
+/* Whoever has it mapped reads zeros. */
+static void take_away(uint8_t **region, size_t bytes)
+{
+    if (*region == NULL)
+        return;
+    ck_assert_int_eq(madvise(*region, bytes, MADV_REMOVE), 0);
+    munmap(*region, bytes);
+    *region = NULL;
+}
+
 static int make_region(struct peer *peer, size_t bytes)
 {
     const enum shm_fault fault = peer->daemon->fault;
@@ -70,8 +82,8 @@ static int make_region(struct peer *peer, size_t bytes)
                      0);
     if (fault != SHM_UNSEALED)
         ck_assert_int_eq(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL), 0);
-    if (peer->region != NULL)
-        munmap(peer->region, peer->region_bytes);
+    peer->retired = peer->region;
+    peer->retired_bytes = peer->region_bytes;
     peer->region_bytes = bytes;
     peer->region = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     ck_assert_ptr_ne(peer->region, MAP_FAILED);
@@ -237,6 +249,7 @@ static bool look(struct peer *peer)
         if (sequence == peer->sequences[slot])
             continue;
         peer->sequences[slot] = sequence;
+        take_away(&peer->retired, peer->retired_bytes);
         if (!answer_call(peer, slot))
             return false;
     }
@@ -253,10 +266,13 @@ static void serve(struct peer *peer)
     for (;;) {
         const ssize_t size = recv(peer->fd, &record, sizeof record, 0);
 
-        if (size <= 0)
+        if (size <= 0) {
+            take_away(&peer->region, peer->region_bytes);
             return;
+        }
         if (record.header.type == LOSSD_SHM_ATTACH) {
             peer->daemon->attach = record.attach;
+            take_away(&peer->retired, peer->retired_bytes);
             if (!answer_attach(peer))
                 return;
         }
@@ -281,6 +297,7 @@ static void *run(void *context)
         if (daemon->fault != SHM_HANGS_UP)
             serve(&peer);
         close(peer.fd);
+        take_away(&peer.retired, peer.retired_bytes);
         if (peer.region != NULL)
             munmap(peer.region, peer.region_bytes);
     }
