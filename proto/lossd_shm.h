@@ -19,6 +19,13 @@
  * copy is checked; lengths and sessions are copied before they are used; column values may be anything at any time.
  * The trainer may write anywhere in the region; what it breaks there is its own answer.
  *
+ * Lifetime. A region that another ATTACHED has replaced stays as it is until the first submission in the new one, the
+ * next ATTACH (a refused one, too), or the end of the connection: until then the trainer takes from it what it wants to
+ * keep. Then lossd takes its pages away, and those of all regions of a connection that the trainer ends, by its death or
+ * otherwise: whoever still has the descriptor or a mapping reads zeros, and what it touches there is its own memory.
+ * Regions count against limits.regions_bytes until their pages are gone, so that a connection has at most two of them at
+ * once; an ATTACH waits for bytes that are about to become free. A daemon that stops leaves the pages to the trainer.
+ *
  * Sleeping. Before it sleeps on the socket, a side sets its sleeps word, and looks once more. The other side stores its
  * word (bell, or answer.sequence), loads the sleeps word, and sends a BELL where that is set. All four are sequentially
  * consistent, or have such a fence between the two of a side. Superfluous BELLs are harmless.
@@ -63,7 +70,8 @@ struct lossd_shm_header {
 
 /*
  * Speak for a rank from now on, with a new region of its own. Again on the same connection: another region in place of
- * the first, where no call is open (for larger batches); group, rank and slots may change, too.
+ * the first, where no call is open (for larger batches); group, rank and slots may change, too. Both are counted until
+ * the first submission in the new one (Lifetime, above).
  */
 struct lossd_shm_attach {
     struct lossd_shm_header header;

@@ -94,7 +94,7 @@ void shm_watch(struct shm *shm)
     while (session != NULL) {
         struct shm_session *next = session->next;
 
-        shm_session_destroy(session);
+        shm_session_destroy(shm, session);
         session = next;
     }
 }

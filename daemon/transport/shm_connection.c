@@ -80,6 +80,7 @@ static void destroy(struct shm_connection *connection)
     if (connection->session != NULL)
         (void)gauge_add(&shm->counters->shared_memory_clients, -1);
     shm_session_discard(connection->session);
+    shm_session_discard(connection->retired);
     shm_close_socket(connection->fd);
     if (connection->peer_fd >= 0)
         (void)close(connection->peer_fd);
@@ -93,20 +94,6 @@ bool shm_connection_reap(struct shm_connection *connection)
     connection->shm->num_ending--;
     destroy(connection);
     return true;
-}
-
-static void detach(struct shm_connection *connection, const struct shm_session *session)
-{
-    registry_detach(connection->shm->registry, &session->address, session->attachment.token);
-    log_line(LOG_LEVEL_DEBUG, "event=detached group=%s rank=%" PRIu32, session->group, session->address.rank);
-}
-
-static void drop_coming(struct shm_connection *connection)
-{
-    if (connection->coming != NULL)
-        connection->shm->num_coming--;
-    shm_session_discard(connection->coming);
-    connection->coming = NULL;
 }
 
 /* Calls first: the death of a rank concerns those that it has not answered for. */
@@ -128,10 +115,10 @@ void shm_connection_end(struct shm_connection *connection)
         if (atomic_load_explicit(&session->slots[s].is_open, memory_order_acquire))
             registry_cancel(shm->registry, &session->slots[s].submission);
     if (coming != NULL)
-        detach(connection, coming);
+        shm_detach(connection, coming);
     if (session != NULL)
-        detach(connection, session);
-    drop_coming(connection);
+        shm_detach(connection, session);
+    shm_drop_coming(connection);
     (void)shm_connection_reap(connection);
 }
 
@@ -145,13 +132,6 @@ bool shm_send_refused(int fd, const struct lossd_error *why)
     return send(fd, &record, sizeof record, MSG_DONTWAIT | MSG_NOSIGNAL) == (ssize_t)sizeof record;
 }
 
-/* A trainer that does not read is let go. */
-static void refuse(struct shm_connection *connection, const struct lossd_error *why)
-{
-    if (!shm_send_refused(connection->fd, why))
-        shm_connection_end(connection);
-}
-
 void shm_connection_break_off(struct shm_connection *connection, const struct lossd_error *why)
 {
     if (log_quota_take(&connection->shm->log_quota, clock_now_ns()))
@@ -159,130 +139,6 @@ void shm_connection_break_off(struct shm_connection *connection, const struct lo
                  status_info(why->status)->reason, why->field, why->message);
     (void)shm_send_refused(connection->fd, why);
     shm_connection_end(connection);
-}
-
-/* With the descriptor of the region. */
-static bool send_attached(const struct shm_connection *connection, const struct shm_session *session)
-{
-    union {
-        struct cmsghdr header;
-        char bytes[CMSG_SPACE(sizeof(int))];
-    } control = {.bytes = {0}};
-    struct iovec part = {.iov_base = (void *)(uintptr_t)&session->layout, .iov_len = sizeof session->layout};
-    struct msghdr message = {
-        .msg_iov = &part, .msg_iovlen = 1, .msg_control = control.bytes, .msg_controllen = sizeof control.bytes};
-    struct cmsghdr *header = CMSG_FIRSTHDR(&message);
-
-    header->cmsg_level = SOL_SOCKET;
-    header->cmsg_type = SCM_RIGHTS;
-    header->cmsg_len = CMSG_LEN(sizeof(int));
-    memcpy(CMSG_DATA(header), &session->region.fd, sizeof(int));
-    return sendmsg(connection->fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL) == (ssize_t)sizeof session->layout;
-}
-
-static bool speaks_for(const struct shm_session *session, const char *group, uint32_t rank)
-{
-    return session != NULL && session->address.rank == rank && strcmp(session->group, group) == 0;
-}
-
-/* The region that came is in service, in place of the one before. */
-static void finish_attach(struct shm_connection *connection)
-{
-    struct shm *shm = connection->shm;
-    struct shm_session *old = connection->session;
-    struct shm_session *session = connection->coming;
-
-    connection->coming = NULL;
-    shm->num_coming--;
-    connection->session = session;
-    connection->deadline_ns = NO_DEADLINE;
-    if (old == NULL)
-        (void)gauge_add(&shm->counters->shared_memory_clients, 1);
-    else if (!speaks_for(old, session->group, session->address.rank))
-        detach(connection, old);
-    shm_session_discard(old);
-    log_line(LOG_LEVEL_DEBUG, "event=attached group=%s rank=%" PRIu32 " region_bytes=%" PRIu64, session->group,
-             session->address.rank, session->region.size);
-    if (send_attached(connection, session))
-        shm_region_close_fd(&session->region);
-    else
-        shm_connection_end(connection);
-}
-
-/* Another connection that speaks for the rank in this generation; of several, the one that attached last. */
-static struct shm_session *find_speaker(const struct shm *shm, const char *group, uint32_t rank, uint64_t generation)
-{
-    struct shm_session *found = NULL;
-
-    for (const struct shm_connection *c = shm->connections; c != NULL; c = c->next)
-        if (!c->ends && speaks_for(c->session, group, rank) && c->session->attachment.generation == generation &&
-            (found == NULL || c->session->attachment.token > found->attachment.token))
-            found = c->session;
-    return found;
-}
-
-/*
- * A rank whose region can't be had will call over HTTP: it is attached for the registry and not detached, which would
- * be its death. Where this connection, or else another one, speaks for it already, that goes on to do so.
- */
-static void keep_token(struct shm_connection *connection, const char *group, uint32_t rank, uint64_t generation,
-                       uint64_t token)
-{
-    struct shm_session *session = connection->session;
-
-    if (token == 0)
-        return;
-    if (!speaks_for(session, group, rank))
-        session = find_speaker(connection->shm, group, rank, generation);
-    if (session != NULL)
-        session->attachment.token = token;
-}
-
-/* A call that is answered may still hold the region that goes, for a moment. */
-void shm_connection_touch(struct shm_connection *connection)
-{
-    struct shm_session *coming = connection->coming;
-    struct lossd_error err;
-    bool is_ready;
-
-    error_init(&err);
-    if (shm_region_touch(&coming->region, &is_ready, &err) != LOSSD_OK) {
-        keep_token(connection, coming->group, coming->address.rank, coming->attachment.generation,
-                   coming->attachment.token);
-        drop_coming(connection);
-        refuse(connection, &err);
-    } else if (is_ready && atomic_load(&connection->calls) == 0) {
-        finish_attach(connection);
-    }
-}
-
-static bool has_open_call(const struct shm_session *session)
-{
-    for (uint32_t s = 0; session != NULL && s < session->layout.num_slots; s++)
-        if (atomic_load_explicit(&session->slots[s].is_open, memory_order_acquire))
-            return true;
-    return false;
-}
-
-/* The connection may be gone afterwards. */
-static void attach(struct shm_connection *connection, const struct lossd_shm_attach *record)
-{
-    struct shm *shm = connection->shm;
-    struct lossd_error err;
-    uint64_t token = 0;
-
-    error_init(&err);
-    if (atomic_load(&shm->is_closed))
-        (void)error_set(&err, LOSSD_SHUTTING_DOWN, "", "the daemon is shutting down");
-    else if (connection->coming != NULL || has_open_call(connection->session))
-        (void)error_set(&err, LOSSD_MALFORMED_REQUEST, "", "an ATTACH while another, or a call, is open");
-    else if (shm_session_create(connection, record, &connection->coming, &token, &err) == LOSSD_OK)
-        shm->num_coming++;
-    if (err.status == LOSSD_OK)
-        return;
-    keep_token(connection, record->group, record->rank, record->generation, token);
-    log_line(LOG_LEVEL_DEBUG, "event=attach_refused reason=%s", status_info(err.status)->reason);
-    refuse(connection, &err);
 }
 
 /* size: of the record as it came, maybe more than was read. */
@@ -312,7 +168,7 @@ static void take_record(struct shm_connection *connection, const union record *r
     if (check_record(&record->header, size, &err) != LOSSD_OK) {
         shm_connection_break_off(connection, &err);
     } else if (record->header.type == LOSSD_SHM_ATTACH) {
-        attach(connection, &record->attach);
+        shm_attach(connection, &record->attach);
     }
 }
 
@@ -373,6 +229,8 @@ int shm_connection_serve(struct shm_connection *connection)
             shm_connection_break_off(connection, &err);
             return -1;
         }
+        if (connection->retired != NULL)
+            shm_drop_retired(connection);
         shm_slot_take(slot, sequence);
         num_taken++;
     }

@@ -1,6 +1,7 @@
 /*
  * The parts of shared memory among themselves: shm_thread.c is the thread, shm_connection.c a trainer's connection,
- * shm_peer.c the trainer's process, shm_session.c what an ATTACH has made, shm_call.c the call of a slot.
+ * shm_peer.c the trainer's process, shm_attach.c its way to a region, shm_session.c what an ATTACH has made, shm_call.c
+ * the call of a slot.
  *
  * Everything belongs to the thread, but for an open call: that is the registry's until its answer is written, on any
  * thread. It holds its connection (and with it session and region) by a count.
@@ -64,7 +65,8 @@ struct shm_connection {
     bool ends;                   /* no record or submission is taken any more */
     atomic_uint calls;           /* open ones, and SHM_CONNECTION_ENDS */
     struct shm_session *session; /* in service; NULL before the first */
-    struct shm_session *coming;  /* its region is being touched; meanwhile no submission is taken */
+    struct shm_session *retired; /* the one before, until something is submitted in the one in service */
+    struct shm_session *coming;  /* waits for room, or is being touched; meanwhile no submission is taken */
     struct shm_connection *previous;
     struct shm_connection *next;
 };
@@ -83,7 +85,7 @@ struct shm {
     struct log_quota log_quota; /* of what trainers do wrong */
 
     int epoll_fd;
-    int wake_fd; /* eventfd: closed, stopped, or the last call of a connection that ends is answered */
+    int wake_fd; /* eventfd: closed, stopped, room for a region, the last call of a connection that ends is answered */
     int listen_fds[SHM_MAX_LISTENERS]; /* -1 once it is closed */
     size_t num_listeners;
     bool is_started;
@@ -92,6 +94,7 @@ struct shm {
     int waste_fd; /* eventfd: there is waste */
     pthread_mutex_t waste_lock;
     struct shm_session *waste; /* under the lock: for the main thread to destroy */
+    atomic_size_t num_waste;   /* sessions whose regions are still counted, those that are being destroyed included */
 
     /* The thread's. */
     struct spinner spinner;
@@ -99,6 +102,7 @@ struct shm {
     struct shm_connection *turn; /* whose region is touched next; NULL: the first */
     size_t num_connections;
     size_t num_coming;        /* regions that are being touched */
+    size_t num_waiting;       /* sessions that wait for room for theirs */
     size_t num_ending;        /* connections that wait for their last call */
     int64_t next_deadline_ns; /* to attach: none is earlier */
     int64_t next_look_ns;     /* at the sockets */
@@ -119,22 +123,38 @@ void shm_wake(const struct shm *shm);
 /* shm_session.c. */
 
 /*
- * Check an ATTACH, attach its rank, and make the region, untouched. LOSSD_INVALID_ARGUMENT (group, num_slots),
- * LOSSD_LIMIT_EXCEEDED (data_bytes; metadata "limit" "region_bytes", "regions_bytes"), LOSSD_OVERLOADED, and as
- * registry_attach. *token: of the attachment, also where it fails after that; 0 where it fails before.
+ * Check an ATTACH, attach its rank, and make the region, as shm_session_make_region does. LOSSD_INVALID_ARGUMENT
+ * (group, num_slots), LOSSD_LIMIT_EXCEEDED (data_bytes; metadata "limit" "region_bytes", "regions_bytes"),
+ * LOSSD_OVERLOADED, and as registry_attach. *token: of the attachment, also where it fails after that; 0 where it fails
+ * before.
  */
 CHECK_RESULT
 enum lossd_status shm_session_create(struct shm_connection *connection, const struct lossd_shm_attach *attach,
                                      struct shm_session **session, uint64_t *token, struct lossd_error *err);
 
 /*
- * The session is over, and its bytes are free for others; the main thread does the work. No call is open. Takes NULL.
- * Says nothing to the registry.
+ * Make the region, untouched. Success without one where others have all the room, and some of them is about to go: to
+ * be tried again when that is gone. LOSSD_LIMIT_EXCEEDED (regions_bytes), LOSSD_OVERLOADED.
+ */
+CHECK_RESULT
+enum lossd_status shm_session_make_region(struct shm_session *session, struct lossd_error *err);
+
+static inline bool shm_session_has_region(const struct shm_session *session)
+{
+    return session->region.bytes != NULL;
+}
+
+/*
+ * The session is over; the main thread does the work, and its bytes are counted until that is done. No call is open.
+ * Takes NULL. Says nothing to the registry.
  */
 void shm_session_discard(struct shm_session *session);
 
-/* The work. */
-void shm_session_destroy(struct shm_session *session);
+/*
+ * The work, and the thread is woken up. The trainer loses the pages of the region, unless the daemon stops: then it
+ * goes on to use what it has mapped.
+ */
+void shm_session_destroy(struct shm *shm, struct shm_session *session);
 
 /* Whether a submission may have come since the bell was seen last. */
 static inline bool shm_session_rings(const struct shm_session *session)
@@ -168,9 +188,6 @@ void shm_connection_receive(struct shm_connection *connection, bool has_ended);
  */
 int shm_connection_serve(struct shm_connection *connection);
 
-/* Touch the next piece of the region that is coming. The connection may be gone afterwards. */
-void shm_connection_touch(struct shm_connection *connection);
-
 /* Send REFUSED without waiting; false where that does not go. */
 bool shm_send_refused(int fd, const struct lossd_error *why);
 
@@ -185,6 +202,26 @@ void shm_connection_end(struct shm_connection *connection);
 
 /* Frees a connection that ends and has no open call; false for others. */
 bool shm_connection_reap(struct shm_connection *connection);
+
+/* shm_attach.c. */
+
+/* Take an ATTACH. The connection may be gone afterwards. */
+void shm_attach(struct shm_connection *connection, const struct lossd_shm_attach *record);
+
+/* Make the region of the session that waits for room, if there is some now. The connection may be gone afterwards. */
+void shm_connection_make_region(struct shm_connection *connection);
+
+/* Touch the next piece of the region that is coming. The connection may be gone afterwards. */
+void shm_connection_touch(struct shm_connection *connection);
+
+/* Tell the registry that the connection does not speak for the rank of this session any more. */
+void shm_detach(struct shm_connection *connection, const struct shm_session *session);
+
+/* The session that is coming does not come. Says nothing to the registry. */
+void shm_drop_coming(struct shm_connection *connection);
+
+/* The trainer has no use for the region before the one in service. */
+void shm_drop_retired(struct shm_connection *connection);
 
 /* shm_call.c. */
 

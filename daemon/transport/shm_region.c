@@ -13,7 +13,7 @@
 enum { NO_EXEC_SEAL = 0x0008 };
 
 /* Unmapping holds up whoever maps or unmaps meanwhile. */
-enum { UNMAP_BYTES = 16 << 20 };
+enum { PART_BYTES = 16 << 20 };
 
 uint64_t shm_region_page_bytes(void)
 {
@@ -98,16 +98,31 @@ void shm_region_close_fd(struct shm_region *region)
     region->fd = -1;
 }
 
+/* Bytes of the part that begins there. */
+static uint64_t part_bytes(const struct shm_region *region, uint64_t offset)
+{
+    const uint64_t rest = region->size - offset;
+
+    return rest < PART_BYTES ? rest : PART_BYTES;
+}
+
+/* Punches a hole into the file, which has no descriptor any more. */
+void shm_region_empty(struct shm_region *region)
+{
+    if (region->bytes == NULL)
+        return;
+    for (uint64_t offset = 0; offset < region->size; offset += PART_BYTES)
+        (void)madvise(region->bytes + offset, part_bytes(region, offset), MADV_REMOVE);
+    region->touched = 0;
+}
+
 void shm_region_finish(struct shm_region *region)
 {
     if (region->bytes == NULL)
         return;
     shm_region_close_fd(region);
-    for (uint64_t offset = 0; offset < region->size; offset += UNMAP_BYTES) {
-        const uint64_t rest = region->size - offset;
-
-        (void)munmap(region->bytes + offset, rest < UNMAP_BYTES ? rest : UNMAP_BYTES);
-    }
+    for (uint64_t offset = 0; offset < region->size; offset += PART_BYTES)
+        (void)munmap(region->bytes + offset, part_bytes(region, offset));
     budget_give(region->budget, region->size);
     *region = (struct shm_region){.fd = -1};
 }

@@ -52,8 +52,14 @@ enum lossd_status shm_region_touch(struct shm_region *region, bool *is_ready, st
 void shm_region_close_fd(struct shm_region *region);
 
 /*
- * Unmap, close, give the budget back. The trainer keeps what it has mapped. Takes a zeroed region, and one that is
- * finished.
+ * Take its pages away from everybody: who still has the descriptor or a mapping reads zeros there, and pages that it
+ * touches afterwards are its own. Takes a zeroed region, and one that is finished.
+ */
+void shm_region_empty(struct shm_region *region);
+
+/*
+ * Unmap, close, give the budget back. The trainer keeps what it has mapped, with the pages that are there. Takes a
+ * zeroed region, and one that is finished.
  */
 void shm_region_finish(struct shm_region *region);
 

@@ -46,8 +46,9 @@ static struct lossd_shm_attached make_layout(const struct lossd_shm_attach *atta
     return layout;
 }
 
-static void init_slots(struct shm_session *session, uint64_t data_bytes)
+static void init_slots(struct shm_session *session)
 {
+    const uint64_t data_bytes = session->layout.region_bytes - session->layout.data_offset;
     const size_t arena_limit = RPC_ARENA_BASE_BYTES + RPC_ARENA_BYTES_PER_BYTE * data_bytes;
 
     for (uint32_t s = 0; s < session->layout.num_slots; s++) {
@@ -61,21 +62,28 @@ static void init_slots(struct shm_session *session, uint64_t data_bytes)
     }
 }
 
-static enum lossd_status make_region(struct shm_session *session, const struct lossd_shm_attach *attach,
-                                     struct lossd_error *err)
+/* Bytes that are about to be free: their trainers are gone, or have other regions. */
+static bool has_bytes_to_come(const struct shm *shm)
 {
-    enum lossd_status status;
+    return atomic_load(&shm->num_waste) > 0 || shm->num_ending > 0;
+}
 
-    session->layout = make_layout(attach, &session->attachment);
-    status = shm_region_create(&session->region, session->layout.region_bytes, &session->connection->shm->regions, err);
+enum lossd_status shm_session_make_region(struct shm_session *session, struct lossd_error *err)
+{
+    struct shm *shm = session->connection->shm;
+    const bool may_wait = has_bytes_to_come(shm);
+    const enum lossd_status status = shm_region_create(&session->region, session->layout.region_bytes, &shm->regions,
+                                                       err);
+
+    if (status == LOSSD_LIMIT_EXCEEDED && may_wait) {
+        error_init(err);
+        return LOSSD_OK;
+    }
     if (status != LOSSD_OK)
         return status;
-    (void)gauge_add(&session->connection->shm->counters->region_bytes, (int64_t)session->region.size);
+    (void)gauge_add(&shm->counters->region_bytes, (int64_t)session->region.size);
     session->control = (struct lossd_shm_control *)(void *)session->region.bytes;
-    session->slots = calloc(session->layout.num_slots, sizeof *session->slots);
-    if (session->slots == NULL)
-        return error_set(err, LOSSD_OVERLOADED, "", "the daemon is out of memory");
-    init_slots(session, attach->data_bytes);
+    init_slots(session);
     return LOSSD_OK;
 }
 
@@ -99,7 +107,10 @@ enum lossd_status shm_session_create(struct shm_connection *connection, const st
     status = registry_attach(shm->registry, &made->address, &made->attachment, err);
     if (status == LOSSD_OK) {
         *token = made->attachment.token;
-        status = make_region(made, attach, err);
+        made->layout = make_layout(attach, &made->attachment);
+        made->slots = calloc(made->layout.num_slots, sizeof *made->slots);
+        status = made->slots == NULL ? error_set(err, LOSSD_OVERLOADED, "", "the daemon is out of memory")
+                                     : shm_session_make_region(made, err);
     }
     if (status != LOSSD_OK) {
         shm_session_discard(made);
@@ -116,9 +127,7 @@ void shm_session_discard(struct shm_session *session)
     if (session == NULL)
         return;
     shm = session->connection->shm;
-    budget_give(session->region.budget, session->region.size);
-    session->region.budget = NULL;
-    (void)gauge_add(&shm->counters->region_bytes, -(int64_t)session->region.size);
+    (void)atomic_fetch_add(&shm->num_waste, 1);
     (void)pthread_mutex_lock(&shm->waste_lock);
     session->next = shm->waste;
     shm->waste = session;
@@ -126,11 +135,18 @@ void shm_session_discard(struct shm_session *session)
     (void)!write(shm->waste_fd, &(uint64_t){1}, sizeof(uint64_t));
 }
 
-void shm_session_destroy(struct shm_session *session)
+void shm_session_destroy(struct shm *shm, struct shm_session *session)
 {
-    for (uint32_t s = 0; session->slots != NULL && s < session->layout.num_slots; s++)
+    const uint64_t bytes = session->region.size;
+
+    for (uint32_t s = 0; shm_session_has_region(session) && s < session->layout.num_slots; s++)
         submission_finish(&session->slots[s].submission);
     free(session->slots);
+    if (!atomic_load(&shm->stops))
+        shm_region_empty(&session->region);
     shm_region_finish(&session->region);
+    (void)gauge_add(&shm->counters->region_bytes, -(int64_t)bytes);
     free(session);
+    (void)atomic_fetch_sub(&shm->num_waste, 1);
+    shm_wake(shm);
 }

@@ -112,22 +112,30 @@ static void break_off_slow(struct shm_connection *connection)
     shm_connection_break_off(connection, &why);
 }
 
-/* Connections that end, and those that do not attach. */
+static bool waits_for_room(const struct shm_connection *connection)
+{
+    return connection->coming != NULL && !shm_session_has_region(connection->coming);
+}
+
+/* Connections that end, those that wait for room, and those that do not attach. */
 static void sweep(struct shm *shm, int64_t now_ns)
 {
-    int64_t next_ns = NO_DEADLINE;
     struct shm_connection *next;
 
+    shm->next_deadline_ns = NO_DEADLINE;
     for (struct shm_connection *c = shm->connections; c != NULL; c = next) {
         next = c->next;
         if (c->ends)
             (void)shm_connection_reap(c);
-        else if (now_ns >= c->deadline_ns && c->coming == NULL)
+        else if (waits_for_room(c))
+            shm_connection_make_region(c);
+        else if (c->coming != NULL)
+            continue;
+        else if (now_ns >= c->deadline_ns)
             break_off_slow(c);
-        else if (c->deadline_ns < next_ns)
-            next_ns = c->deadline_ns;
+        else if (c->deadline_ns < shm->next_deadline_ns)
+            shm->next_deadline_ns = c->deadline_ns;
     }
-    shm->next_deadline_ns = next_ns;
 }
 
 static void look(struct shm *shm, int timeout_ms)
@@ -139,7 +147,7 @@ static void look(struct shm *shm, int timeout_ms)
     for (int i = 0; i < count; i++)
         if (!is_taken(events, i))
             take_event(shm, &events[i], now_ns);
-    if (shm->num_ending > 0 || now_ns >= shm->next_deadline_ns)
+    if (shm->num_ending > 0 || shm->num_waiting > 0 || now_ns >= shm->next_deadline_ns)
         sweep(shm, now_ns);
     if (atomic_load(&shm->is_closed))
         shm_close_listeners(shm);
@@ -179,7 +187,7 @@ static void touch(struct shm *shm)
 {
     struct shm_connection *c = shm->turn == NULL ? shm->connections : shm->turn;
 
-    while (c != NULL && c->coming == NULL)
+    while (c != NULL && (c->coming == NULL || waits_for_room(c)))
         c = c->next;
     shm->turn = c == NULL ? NULL : c->next;
     if (c != NULL)

@@ -12,6 +12,7 @@ import pytest
 
 from client_program import AUTO, BCE, PROTOBUF, SHARED_MEMORY, TRANSPORTS, ClientFailure, Trainer
 from harness import fresh
+from shm_peer import wait_until
 
 
 def test_where_the_daemon_shares_no_memory(start):
@@ -77,20 +78,40 @@ def hold_descriptors(trainer):
 
 @pytest.mark.parametrize("hold", [hold_addresses, hold_descriptors])
 def test_who_can_not_take_larger_buffers_goes_on_with_the_smaller_ones(start, hold):
-    """The daemon has made them, and dropped the ones before."""
+    """The daemon has made them, and takes the pages of the ones before."""
     daemon = start()
     with Trainer(daemon.unix, SHARED_MEMORY) as trainer:
         trainer.join("g", 0, 1, BCE)
         trainer.begin(1, 1000, fill=1)
         want = trainer.tell("compute", 0)
+        trainer.begin(1, 1000, fill=1)
         hold(trainer)
         failure = trainer.refused("begin", 1, 10000000, 0, 0, 0, 0)
         assert (failure.code, failure.reason) == (8, "OUT_OF_MEMORY"), failure
         limit(trainer, resource.RLIMIT_NOFILE, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
-        trainer.begin(1, 1000, fill=1)
-        trainer.start("compute", 1)
+        trainer.start("compute", 1)  # of what was filled before
         assert select.select([trainer.process.stdout], [], [], 20)[0], "waits for an answer that nobody will write"
         assert trainer.answer()["loss"] == want["loss"]
+
+
+def grow(daemon):
+    """Batches that grow: their losses, and the regions that they had."""
+    losses = []
+    with Trainer(daemon.unix, SHARED_MEMORY) as trainer:
+        trainer.join("g", 0, 1, BCE)
+        regions = [daemon.metric("lossd_region_bytes")]  # without columns
+        for step, candidates in enumerate([1000, 30000, 900000]):
+            trainer.begin(1, candidates, fill=1)
+            regions.append(daemon.metric("lossd_region_bytes") - regions[-1])
+            losses.append(trainer.tell("compute", step)["loss"])
+            wait_until(lambda: daemon.metric("lossd_region_bytes") == regions[-1])
+    return losses, regions
+
+
+def test_buffers_grow_where_two_regions_have_room_and_no_more(start):
+    losses, regions = grow(start())
+    assert regions[3] > 20 * regions[2] > 200 * regions[1] > 0
+    assert grow(start({"limits": {"regions_bytes": int(regions[2] + regions[3])}})) == (losses, regions)
 
 
 def test_who_has_no_descriptor_left_is_told_so(start):

@@ -91,6 +91,34 @@ START_TEST(a_hole_reads_as_zeros)
 }
 END_TEST
 
+START_TEST(an_empty_one_holds_no_memory_whoever_has_it)
+{
+    const uint64_t size = (33 << 20) + 8192; /* more than is emptied at once */
+    struct shm_region region;
+    struct stat file;
+    unsigned char *theirs;
+    int fd;
+
+    create(&region, size, NULL);
+    touch_all(&region);
+    fd = dup(region.fd);
+    theirs = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    ck_assert_ptr_ne(theirs, MAP_FAILED);
+    theirs[size - 1] = 17;
+    ck_assert_int_eq(fstat(fd, &file), 0);
+    ck_assert_uint_eq((uint64_t)file.st_blocks * 512, size);
+    shm_region_close_fd(&region);
+    shm_region_empty(&region);
+    ck_assert_int_eq(fstat(fd, &file), 0);
+    ck_assert_uint_eq((uint64_t)file.st_blocks, 0);
+    shm_region_finish(&region);
+    shm_region_empty(&region);
+    ck_assert_uint_eq(theirs[size - 1], 0);
+    (void)munmap(theirs, size);
+    (void)close(fd);
+}
+END_TEST
+
 static bool is_resident(unsigned char *page)
 {
     unsigned char vector = 0;
@@ -178,6 +206,7 @@ int main(void)
     tcase_add_test(tcase, who_has_the_descriptor_writes_into_the_same_bytes);
     tcase_add_test(tcase, its_size_and_its_seals_can_not_be_changed);
     tcase_add_test(tcase, a_hole_reads_as_zeros);
+    tcase_add_test(tcase, an_empty_one_holds_no_memory_whoever_has_it);
     tcase_add_test(tcase, it_is_touched_a_piece_at_a_time);
     tcase_add_test(tcase, all_regions_together_stay_within_the_budget);
     tcase_add_test(tcase, what_the_system_refuses_takes_nothing_of_the_budget);
