@@ -1,24 +1,30 @@
 /*
  * shm_scribbler SOCKET GROUP GENERATION CLASSES SESSIONS CALLS HOW
  *
- * Makes CALLS calls as rank 0, while a second thread writes into the region without pause. CLASSES: numbers of classes
- * of the tasks, "1,3,2"; SESSIONS: bits of the tasks that have sessions. HOW: `values`: columns get any bits at all,
- * and the words of the submission others that might pass; `all`: everything gets any bits, the words of both sides
- * included, for which the daemon may break off, and this program comes again. Prints how the calls ended.
+ * Makes CALLS calls as rank 0, while a second thread writes into the region. CLASSES: numbers of classes of the tasks,
+ * "1,3,2"; SESSIONS: bits of the tasks that have sessions. HOW: `values`: columns get any bits at all, and the words of
+ * the submission others that might pass; `all`: everything gets any bits, the words of both sides included, for which
+ * the daemon may break off, and this program comes again. Prints how the calls ended.
+ *
+ * How many calls the thread spoils is the scheduler's to say. With `values` it pauses in two of EACH_PAUSE calls: one
+ * is good, and has to be answered, the other one bad, and has to fail.
  */
 #include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "support/shm_raw.h"
 
-enum { NUM_CANDIDATES = 24, MAX_CLASSES = 64 };
+enum { NUM_CANDIDATES = 24, MAX_CLASSES = 64, EACH_PAUSE = 256 };
 
 struct scribbler {
     struct raw raw;
     bool is_total;
-    bool stops; /* atomic */
+    bool stops;      /* atomic */
+    uint64_t pauses; /* begun and ended; odd: the thread pauses; atomic */
+    uint64_t seen;   /* of these, by the thread; atomic */
     uint64_t state;
 };
 
@@ -113,6 +119,30 @@ static void scribble_all(struct scribbler *s)
         set_word(s, 8 * (next_random(&s->state) % (s->raw.layout.region_bytes / 8)), some_value(s));
 }
 
+/* Returns when the thread pauses, or goes on when it sees it. */
+static void pause_thread(struct scribbler *s)
+{
+    const uint64_t pauses = __atomic_add_fetch(&s->pauses, 1, __ATOMIC_SEQ_CST);
+
+    while (__atomic_load_n(&s->seen, __ATOMIC_SEQ_CST) != pauses)
+        (void)sched_yield();
+}
+
+static void resume_thread(struct scribbler *s)
+{
+    (void)__atomic_add_fetch(&s->pauses, 1, __ATOMIC_SEQ_CST);
+}
+
+static void keep_pause(struct scribbler *s)
+{
+    uint64_t pauses;
+
+    while ((pauses = __atomic_load_n(&s->pauses, __ATOMIC_SEQ_CST)) % 2 == 1) {
+        __atomic_store_n(&s->seen, pauses, __ATOMIC_SEQ_CST);
+        (void)sched_yield();
+    }
+}
+
 static void *scribble(void *context)
 {
     struct scribbler *s = context;
@@ -121,6 +151,7 @@ static void *scribble(void *context)
         const uint64_t r = next_random(&s->state);
         const uint64_t rounds = r / 8 % 40;
 
+        keep_pause(s);
         /* Long enough for calls to be checked in, and short enough to end in the middle of them. */
         for (uint64_t i = 0; i < rounds; i++)
             if (r % 8 < 6)
@@ -139,24 +170,51 @@ struct tally {
     uint64_t answered;
     uint64_t failed;
     uint64_t broken_off;
+    uint64_t wrong; /* of the calls in which the thread paused */
 };
+
+/* False where it has to end one way and ends the other. */
+static bool ends_well(const struct scribbler *s, uint64_t sequence, bool has_failed)
+{
+    if (s->is_total || sequence % EACH_PAUSE > 1)
+        return true;
+    return has_failed == (sequence % EACH_PAUSE == 1);
+}
+
+/* One call; false where it is not answered. The thread pauses in some. */
+static bool call_once(struct scribbler *s, const unsigned *classes, uint32_t sessions, uint64_t sequence)
+{
+    const bool is_quiet = !s->is_total && sequence % EACH_PAUSE <= 1;
+    bool is_answered;
+
+    if (is_quiet)
+        pause_thread(s);
+    raw_fill(&s->raw, classes, NUM_CANDIDATES, sessions);
+    if (is_quiet && sequence % EACH_PAUSE == 1)
+        raw_submission(&s->raw)->num_tasks = 0;
+    raw_submit(&s->raw, sequence);
+    is_answered = raw_wait(&s->raw, sequence, s->is_total ? 5 : 20000); /* the answer may be written over */
+    if (is_quiet)
+        resume_thread(s);
+    return is_answered;
+}
 
 /* Calls on one connection, until it breaks. *step goes on. */
 static void call_all(struct scribbler *s, const unsigned *classes, uint32_t sessions, uint64_t calls, uint64_t *step,
                      struct tally *tally)
 {
     for (uint64_t sequence = 1; tally->answered + tally->failed < calls; sequence++) {
+        bool has_failed;
+
         raw_submission(&s->raw)->step = ++*step;
-        raw_fill(&s->raw, classes, NUM_CANDIDATES, sessions);
-        raw_submit(&s->raw, sequence);
-        if (!raw_wait(&s->raw, sequence, s->is_total ? 5 : 20000)) { /* the answer may be written over */
+        if (!call_once(s, classes, sessions, sequence)) {
             tally->broken_off++;
             return;
         }
-        if (__atomic_load_n(&raw_answer(&s->raw)->failed, __ATOMIC_RELAXED) == 0)
-            tally->answered++;
-        else
-            tally->failed++;
+        has_failed = __atomic_load_n(&raw_answer(&s->raw)->failed, __ATOMIC_RELAXED) != 0;
+        tally->failed += has_failed;
+        tally->answered += !has_failed;
+        tally->wrong += !ends_well(s, sequence, has_failed);
     }
 }
 
@@ -206,7 +264,7 @@ int main(int argc, char **argv)
             (void)fprintf(stderr, "refused\n");
             return EXIT_FAILURE;
         }
-    (void)printf("%llu %llu %llu\n", (unsigned long long)tally.answered, (unsigned long long)tally.failed,
-                 (unsigned long long)tally.broken_off);
+    (void)printf("%llu %llu %llu %llu\n", (unsigned long long)tally.answered, (unsigned long long)tally.failed,
+                 (unsigned long long)tally.broken_off, (unsigned long long)tally.wrong);
     return EXIT_SUCCESS;
 }

@@ -332,10 +332,11 @@ def test_a_thread_that_rewrites_the_region_hurts_nobody_else(clean, how, calls):
     generation = clean.client.join_all(name, 1, {"tasks": MANY["tasks"][:4], "on_nonfinite": "ON_NONFINITE_ZERO"})
     with Honest(clean):
         ended = support("shm_scribbler", clean.unix[5:] + ".shm", name, generation, "1,1,3,2", 1 << 3, calls, how)
-    answered, failed, broken_off = ended
+    answered, failed, broken_off, wrong = ended
     assert answered + failed == calls or broken_off >= calls, ended
-    if how == "values":  # both ways out have been gone, many times
-        assert answered > calls / 100 and failed > calls / 100 and broken_off == 0, ended
+    assert wrong == 0
+    if how == "values":  # both ways out have been gone, many times: the program sees to that
+        assert answered >= calls // 256 and failed >= calls // 256 and broken_off == 0, ended
 
 
 def test_who_is_killed_leaves_nothing_behind(clean):
