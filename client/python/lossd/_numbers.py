@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+TRANSPORTS = ("auto", "shared_memory", "http_protobuf", "http_json")
+
 
 def one_of(names: Iterable[str], name: str, what: str) -> int:
     """The number of a name."""

@@ -11,12 +11,11 @@ from typing import Any
 
 from . import _interrupt, _library, _structs
 from ._handle import Handle, Turn
-from ._numbers import milliseconds, one_of, round_up
+from ._numbers import TRANSPORTS, milliseconds, one_of, round_up
+from ._watch import JOIN, Watch
 from .batch import LAYOUTS, TYPES, Batch, Form, Slot
 from .errors import Error, from_failure
 from .result import Result
-
-TRANSPORTS = ("auto", "shared_memory", "http_protobuf", "http_json")
 
 
 class Client:
@@ -27,7 +26,8 @@ class Client:
                  127.0.0.1:7430
     transport    "auto": shared memory where address is a Unix socket and the daemon offers it, else "http_protobuf".
                  Or "shared_memory", "http_protobuf", "http_json": that or nothing
-    timeout      of each call that waits, in seconds; None: LOSSD_TIMEOUT_MS, else none but the group's
+    timeout      of each call that waits, in seconds; None: LOSSD_TIMEOUT_MS, else none but the group's, which is 120 s
+                 (step_timeout_ms), and 600 s in its first step
     reconnect    how long to try to reach a daemon that is away, in seconds; None: 30
     num_slots    batches that may be in use at once, 1 to 15
     no_spin      sleep at once where there is no answer yet, for fewer cores than processes
@@ -39,6 +39,7 @@ class Client:
     handler of a signal raises, as KeyboardInterrupt, comes out of the call within a moment; a batch stays submitted,
     and wait may be called again. Behind a fork only the process that made it may use it (RuntimeError), and the arrays
     that show its memory, which may not be there in the child.
+    Where it waits long it says so, as a warning of the logger "lossd": joining for 2 s, or in a step for 10 s.
     As a context manager it leaves the group and closes at the end; at an exception it closes only, so that the others
     see this rank dead at once.
     """
@@ -72,6 +73,7 @@ class Client:
             max_requests=max_requests,
             max_candidates=max_candidates,
         )
+        self._watch = Watch(address, timeout, reconnect)
         self._turn = Turn(self._open())
         self._num_slots = num_slots
         self._out = ctypes.c_void_p()  # of functions that give a pointer
@@ -79,7 +81,7 @@ class Client:
         self._shape = _structs.Shape()
         self._shape_at = ctypes.addressof(self._shape)
         self.group, self.rank, self.world_size = "", 0, 0  # as joined
-        self._joined = False
+        self._joined, self._uses = False, transport
         self._names: tuple[str, ...] | None = None
         self._serial = 0
         self._results: dict[int, _structs.Result] = {}
@@ -95,6 +97,11 @@ class Client:
         if kind is None and self._joined:
             self.leave()
         self.close()
+
+    def __repr__(self) -> str:
+        joined = f"group={self.group!r}, rank={self.rank}, world_size={self.world_size}, " if self._joined else ""
+        state = "closed" if self.closed else f"{joined}transport={self._uses!r}"
+        return f"Client(address={self._watch.address!r}, {state})"
 
     def __reduce__(self) -> Any:
         raise TypeError("a lossd.Client is one rank of one process: it can't be pickled or copied")
@@ -144,10 +151,12 @@ class Client:
             member.config = (config if isinstance(config, str) else json.dumps(config)).encode()
         if not self._joined:
             self._renew()
+        self._watch.rank = member.rank
         with self._turn as pointer:
+            self._watch.begin(JOIN)
             self._check(self._library.lossd_join(pointer, member, self._failure_at))
         self._forms.clear()
-        self._names, self._joined = None, True
+        self._names, self._joined, self._uses = None, True, self.transport
         self.group, self.rank, self.world_size = member.group.decode(), member.rank, member.world_size
         return self.generation
 
@@ -157,6 +166,7 @@ class Client:
         Batches and results stay to be read until then, or until close; arrays for as long as they are held.
         """
         with self._turn as pointer:
+            self._watch.begin(None)
             self._check(self._library.lossd_leave(pointer, self._failure_at))
         self._joined = False
 
@@ -245,6 +255,7 @@ class Client:
         Does not wait for other ranks.
         """
         with self._turn as pointer:
+            self._watch.begin(None)
             self._check(self._library.lossd_announce(pointer, step, requests, candidates, self._failure_at))
 
     def compute(self, batch: Batch, step: int | None = None) -> Result:
@@ -255,6 +266,8 @@ class Client:
         batch.check_alive()
         number = _library.STEP_COUNTS_ON if step is None else step
         with self._turn as pointer:
+            batch.slot.step = number
+            self._watch.begin(number)
             code = self._library.lossd_compute(pointer, batch.slot.address, number, self._out_at, self._failure_at)
         return self._answer(code, batch)
 
@@ -263,12 +276,14 @@ class Client:
         batch.check_alive()
         number = _library.STEP_COUNTS_ON if step is None else step
         with self._turn as pointer:
+            batch.slot.step = number
             self._check(self._library.lossd_submit(pointer, batch.slot.address, number, self._failure_at))
 
     def wait(self, batch: Batch) -> Result:
         """Wait for the answer of a submitted batch. Over HTTP this makes the call."""
         batch.check_alive()
         with self._turn as pointer:
+            self._watch.begin(batch.slot.step)
             code = self._library.lossd_wait(pointer, batch.slot.address, self._out_at, self._failure_at)
         return self._answer(code, batch)
 
@@ -276,7 +291,7 @@ class Client:
 
     def _open(self) -> Handle:
         pointer = ctypes.c_void_p()
-        self._options.interrupted = callback = _interrupt.callback(self._raised)
+        self._options.interrupted = callback = _interrupt.callback(self._raised, self._watch.look)
         self._check(self._library.lossd_client_open(self._options, ctypes.byref(pointer), self._failure_at))
         assert pointer.value is not None
         return Handle(self._library, pointer.value, callback)
@@ -357,6 +372,7 @@ class Client:
         shape.layout = one_of(LAYOUTS, form.layout, "layout")
         shape.weighted_tasks = form.weighted_tasks
         with self._turn as pointer:
+            self._watch.begin(None)
             self._check(self._library.lossd_batch_begin(pointer, self._shape_at, self._out_at, self._failure_at))
         address = self._out.value
         assert address is not None
