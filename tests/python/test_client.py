@@ -43,6 +43,25 @@ def test_a_step_of_two_uneven_ranks(way):
         assert first.tasks["click"].log_scale_gradient is None and first.tasks["click"].nonfinite_units == 0
 
 
+def test_a_result_can_be_printed(fast):
+    with Ranks(2, LISTS, **fast) as group:
+        batches = [fill(group[0], [3, 3], np.zeros(6), [1, 0, 0, 0, 1, 0]), fill(group[1], [1, 0], [0, 0][:1], [1])]
+        result, _ = group.compute(batches, 0)
+        assert str(result).splitlines() == [  # factors 6 / 3.5 and 2 / 2
+            "step 0: loss 2.28686, 2 of 4 requests, 6 of 7 candidates, 2 ranks",
+            "  click: loss 2.28686",
+            "    binary_cross_entropy: 1.18825, factor 1.71429",
+            "    listwise_rank_loss: 1.09861, factor 1",
+        ]
+        words = "binary_cross_entropy 1.18825 (factor 1.71429), listwise_rank_loss 1.09861 (factor 1)"
+        assert repr(result.tasks["click"]) == f"TaskResult(loss=2.28686, terms: {words})"
+        task = result.tasks["click"]
+        for _ in range(2):
+            group[0].batch(1, 1)
+        assert str(result) == repr(result) and repr(result).startswith("Result(step=0, loss=2.28")
+        assert repr(task) == "TaskResult(of a batch that is gone)"
+
+
 def test_all_transports_give_the_same_bits(daemon):
     rng = np.random.default_rng(3)
     lengths, logits = [5, 0, 7, 1], rng.normal(size=13).astype(np.float32)

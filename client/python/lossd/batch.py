@@ -54,6 +54,7 @@ class Slot:
         self.names = tuple(task.name.decode() for task in self.tasks)
         self.indices = {name: i for i, name in enumerate(self.names)}
         self.serial = 0  # of the batch that has the slot now; -1: none will have it again
+        self.step: int | None = None  # that was submitted last
         self._views: dict[Hashable, Any] = {}
         self._blocks = blocks
 
@@ -211,8 +212,13 @@ class Batch:
     def __repr__(self) -> str:
         return f"Batch(requests={self.requests}, candidates={self.candidates}, tasks={list(self.names)})"
 
+    @property
+    def is_alive(self) -> bool:
+        """Whether its slot has not been begun anew, and is there."""
+        return self.slot.serial == self._serial
+
     def check_alive(self) -> None:
-        """RuntimeError where the slot of this batch has been begun anew, or is gone."""
+        """RuntimeError where it is not alive."""
         if self.slot.serial != self._serial:
             raise RuntimeError("this batch is gone: its buffers have been begun anew")
 

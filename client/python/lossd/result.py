@@ -38,6 +38,12 @@ class TaskResult:
     def __init__(self, batch: Batch, index: int, struct: _structs.TaskResult) -> None:
         self._batch, self._index, self._struct = batch, index, struct
 
+    def __repr__(self) -> str:
+        if not self._batch.is_alive:
+            return "TaskResult(of a batch that is gone)"
+        terms = ", ".join(f"{t.name} {t.value:.6g} (factor {t.factor:.6g})" for t in self.terms)
+        return f"TaskResult(loss={self.loss:.6g}, terms: {terms})"
+
     def _alive(self) -> _structs.TaskResult:
         self._batch.check_alive()
         return self._struct
@@ -92,6 +98,18 @@ class Result:
 
     def __repr__(self) -> str:
         return f"Result(step={self.step}, loss={self.loss!r})"
+
+    def __str__(self) -> str:
+        """In lines: the counts, and the terms of each task. Short where the batch is gone."""
+        if not self._batch.is_alive:
+            return repr(self)
+        own, world = self.local, self.world
+        counts = f"{own.requests:g} of {world.requests:g} requests, {own.candidates:g} of {world.candidates:g} candidates"
+        lines = [f"step {self.step}: loss {self.loss:.6g}, {counts}, {world.ranks} ranks"]
+        for name, task in self.tasks.items():
+            lines.append(f"  {name}: loss {task.loss:.6g}")
+            lines.extend(f"    {term.name}: {term.value:.6g}, factor {term.factor:.6g}" for term in task.terms)
+        return "\n".join(lines)
 
     def _alive(self) -> _structs.Result:
         self._batch.check_alive()
