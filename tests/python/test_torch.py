@@ -279,6 +279,30 @@ def test_constructor_refuses_what_can_not_be(make):
         make(BCE, on_refused="ignore")
 
 
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ({"tasks": [{"name": "t", "losses": ["binary_cross_entropy"]}]}, "config.tasks[0].losses[0]: expected an object"),
+        (BCE["tasks"], "config: expected an object, found an array"),
+        ({"tasks": BCE["tasks"][0]}, "config.tasks: expected an array, found an object"),
+        ({"tasks": ["t"]}, "config.tasks[0]: expected an object, found a string"),
+        ({"tasks": [{"name": "t", "losses": [{"listwise_rank_loss": {"temperature_init": "warm"}}]}]},
+         "config.tasks[0].losses[0].listwise_rank_loss.temperature_init: expected a number"),
+        ("click", "config: expected an object"),
+    ],
+)  # fmt: skip
+def test_a_config_of_the_wrong_types_is_told_where_it_is_wrong(config, said):
+    with pytest.raises(lossd.Error) as caught:
+        RankingLoss(config, lossd.Client("127.0.0.1:1", reconnect=0.001), group="g", rank=0, world_size=1)
+    assert caught.value.reason == "BAD_CONFIG" and said in str(caught.value)
+
+
+def test_a_temperature_out_of_range_is_told_by_the_daemon(make):
+    config = {"tasks": [{"name": "t", "losses": [{"listwise_rank_loss": {"temperature_init": -1}}]}]}
+    with pytest.raises(lossd.Error, match="temperature_init"):
+        make(config)
+
+
 def test_a_declared_group_has_its_config_from_the_daemon():
     """Temperatures that are learned included: those that the file gives, and the default."""
     listwise = [{"name": n, "losses": [{"listwise_rank_loss": loss}]} for n, loss in

@@ -21,7 +21,7 @@ class Facts(NamedTuple):
 
 
 def read(config: Mapping[str, Any]) -> Facts:
-    """Takes what it knows, and leaves it to the daemon to refuse what is wrong."""
+    """Of a config that the library has checked."""
     tasks = tuple(_task(task) for task in _get(config, "tasks", []))
     return Facts(tasks, _get(config, "grad_reduce", None) in ("GRAD_REDUCE_SUM", 2))
 

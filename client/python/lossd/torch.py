@@ -12,7 +12,6 @@ lossd as a loss function of PyTorch.
 from __future__ import annotations
 
 import functools
-import json
 import os
 import sys
 import weakref
@@ -94,7 +93,8 @@ class RankingLoss(torch.nn.Module):
     The losses of a group as one loss function: `loss = step(logits, labels, lengths)`.
 
     config         a GroupConfig as a dict or as JSON; None: of a group that the daemon's file declares
-    client         a lossd.Client that has not joined yet; None: a new one, of LOSSD_ADDR
+    client         a lossd.Client that has not joined yet, as lossd.Client("unix:/run/lossd/lossd.sock", timeout=60) for
+                   another address, transport or timeout; None: a new one, lossd.Client(), of LOSSD_ADDR
     on_refused     what a step does that is refused since logits are NaN or infinite, this rank's or another one's.
                    "raise": lossd.Error. "zero": loss 0 without gradients, and all ranks go on, since all see the step
                    refused. `refused` then says so, for a loop that leaves out optimizer.step(), or loss.backward(),
@@ -102,7 +102,9 @@ class RankingLoss(torch.nn.Module):
                    not for use beside it with FSDP, it concerns the rank with such logits alone: the others' gradients
                    stand, and those of this rank are missing from the mean. Whatever else is wrong raises.
     process_group  of torch.distributed, whose ranks are the group's; None: the default one
-    membership     as of Client.join. Where RANK is not set and torch.distributed is initialized, rank and world_size
+    membership     what Client.join takes: group, rank, world_size, local_world_size, nnodes, node_rank, master_addr,
+                   instance; by default what torchrun's environment says. Jobs that share a daemon need a group each:
+                   group="job-17". Where RANK is not set and torch.distributed is initialized, rank and world_size
                    are its
 
     It joins the group when it is made. All ranks call it equally often, a rank without data with empty tensors.
@@ -133,16 +135,13 @@ class RankingLoss(torch.nn.Module):
         if "RANK" not in os.environ and dist.is_available() and dist.is_initialized():
             membership.setdefault("rank", dist.get_rank(process_group))
             membership.setdefault("world_size", dist.get_world_size(process_group))
-        if config is not None:
-            facts = _read(json.loads(config) if isinstance(config, str) else config)
         client = Client() if client is None else client
         client.join(config, **membership)
-        if config is None:
-            try:
-                facts = _read(client.config or {})
-            except ValueError:
-                client.leave()
-                raise
+        try:
+            facts = _read(client.config or {})  # which the library has checked
+        except ValueError:
+            client.leave()
+            raise
         self._session = _Session(client)
         self._ranks = Ranks(client.world_size, process_group)
         self.on_refused = on_refused
