@@ -50,9 +50,7 @@ def test_joining_is_told_of_after_two_seconds_each_time(clock, caplog, monkeypat
     at(clock, watch, 0, 1.9)
     assert told(caplog) == []
     at(clock, watch, 0.2, 0.3, 30)
-    line = (
-        "nobody answers at unix:/run/lossd/lossd.sock yet, trying for 30 s: is lossd running? LOSSD_ADDR names it"
-    )
+    line = "nobody answers at unix:/run/lossd/lossd.sock yet, trying for 30 s: is lossd running? LOSSD_ADDR names it"
     assert told(caplog) == [line]
     watch.begin(_watch.JOIN)
     at(clock, watch, 0, 2)

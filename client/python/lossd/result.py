@@ -104,8 +104,9 @@ class Result:
         if not self._batch.is_alive:
             return repr(self)
         own, world = self.local, self.world
-        counts = f"{own.requests:g} of {world.requests:g} requests, {own.candidates:g} of {world.candidates:g} candidates"
-        lines = [f"step {self.step}: loss {self.loss:.6g}, {counts}, {world.ranks} ranks"]
+        requests = f"{own.requests:g} of {world.requests:g} requests"
+        candidates = f"{own.candidates:g} of {world.candidates:g} candidates"
+        lines = [f"step {self.step}: loss {self.loss:.6g}, {requests}, {candidates}, {world.ranks} ranks"]
         for name, task in self.tasks.items():
             lines.append(f"  {name}: loss {task.loss:.6g}")
             lines.extend(f"    {term.name}: {term.value:.6g}, factor {term.factor:.6g}" for term in task.terms)
