@@ -9,6 +9,8 @@
 #include <string.h>
 #include <strings.h>
 
+#include "client/unix_failure.h"
+
 enum {
     CONNECT_TIMEOUT_MS = 10000,
     BUFFER_BYTES = 512 << 10,       /* of one send or receive; the default is an eighth of it, or less */
@@ -20,6 +22,7 @@ struct http_client {
     CURLM *multi; /* of this one call: whoever is to be asked meanwhile is not asked often enough by libcurl */
     struct interrupt *interrupt;
     char *origin; /* "http://host:port", without a slash behind */
+    char *path;   /* of a Unix socket; NULL for other addresses */
     char detail[CURL_ERROR_SIZE];
 };
 
@@ -138,10 +141,9 @@ static int close_on_exec(void *context, curl_socket_t fd, curlsocktype purpose)
 }
 
 /* What stays the same for all calls of a client. */
-static bool set_up(struct http_client *client, const char *address)
+static bool set_up(struct http_client *client)
 {
     CURL *curl = client->curl;
-    const char *path = unix_path(address);
     bool ok = true;
 
     ok = ok && curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, client->detail) == CURLE_OK;
@@ -153,8 +155,8 @@ static bool set_up(struct http_client *client, const char *address)
     ok = ok && curl_easy_setopt(curl, CURLOPT_SOCKOPTFUNCTION, close_on_exec) == CURLE_OK;
     ok = ok && curl_easy_setopt(curl, CURLOPT_BUFFERSIZE, (long)BUFFER_BYTES) == CURLE_OK;
     ok = ok && curl_easy_setopt(curl, CURLOPT_UPLOAD_BUFFERSIZE, (long)BUFFER_BYTES) == CURLE_OK;
-    if (path != NULL)
-        ok = ok && curl_easy_setopt(curl, CURLOPT_UNIX_SOCKET_PATH, path) == CURLE_OK;
+    if (client->path != NULL)
+        ok = ok && curl_easy_setopt(curl, CURLOPT_UNIX_SOCKET_PATH, client->path) == CURLE_OK;
     return ok;
 }
 
@@ -169,9 +171,11 @@ enum http_result http_client_open(const char *address, struct http_client **clie
     if (made == NULL)
         return fail(err, HTTP_FAILED, "memory is out");
     made->origin = origin_of(address);
+    made->path = path != NULL ? strdup(path) : NULL;
     made->curl = curl_easy_init();
     made->multi = curl_multi_init();
-    if (made->origin == NULL || made->curl == NULL || made->multi == NULL || !set_up(made, address)) {
+    if (made->origin == NULL || made->curl == NULL || made->multi == NULL || (path != NULL && made->path == NULL) ||
+        !set_up(made)) {
         http_client_close(made);
         return fail(err, HTTP_FAILED, "libcurl could not be set up");
     }
@@ -198,6 +202,7 @@ void http_client_close(struct http_client *client)
     curl_easy_cleanup(client->curl);
     (void)curl_multi_cleanup(client->multi);
     free(client->origin);
+    free(client->path);
     free(client);
 }
 
@@ -351,6 +356,8 @@ enum http_result http_client_call(struct http_client *client, const struct http_
         (void)fail(err, result, "the wait was interrupted");
     else if (result == HTTP_TOO_LARGE)
         (void)fail(err, result, "the answer is larger than expected");
+    else if (result == HTTP_CANNOT_CONNECT && client->path != NULL)
+        (void)fail(err, result, unix_failure(client->path));
     else if (result != HTTP_OK)
         (void)fail(err, result, client->detail[0] != '\0' ? client->detail : curl_easy_strerror(code));
     curl_slist_free_all(headers);
