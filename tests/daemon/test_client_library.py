@@ -1,5 +1,6 @@
 """liblossd as it is installed: what can be seen of it, and the example compiled against it, shared and static."""
 
+import json
 import os
 import pathlib
 import re
@@ -33,6 +34,15 @@ def installed(tmp_path_factory):
     environment = {**os.environ, "DESTDIR": str(folder)}
     run("meson", "install", "-C", BUILD, "--no-rebuild", "--tags", "devel,runtime", env=environment)
     return next(folder.rglob("include")).parent
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """The prefix of an installation of everything, and what its scripts printed."""
+    folder = tmp_path_factory.mktemp("whole")
+    environment = {**os.environ, "DESTDIR": str(folder)}
+    printed = run("meson", "install", "-C", BUILD, "--no-rebuild", env=environment)
+    return next(folder.rglob("include")).parent, printed
 
 
 def flags(installed, *options):
@@ -75,6 +85,42 @@ def test_the_static_library_shows_what_the_header_declares(installed):
     lines = run("nm", "--defined-only", next(installed.rglob("liblossd.a"))).splitlines()
     names = [line.split()[2] for line in lines if len(line.split()) == 3 and line.split()[1].isupper()]
     assert sorted(names) == declared()
+
+
+def test_the_library_lies_where_a_bare_debian_looks(installed):
+    """In lib where nothing else is said, not in lib64."""
+    options = json.loads(run("meson", "introspect", "--buildoptions", ROOT / "meson.build"))
+    assert [o["value"] for o in options if o["name"] == "libdir"] == ["lib"]
+    assert next(installed.rglob("lossd.pc")).parent.parent == next(installed.rglob("liblossd.so")).parent
+
+
+def test_what_is_installed_runs_without_an_installed_library(whole, daemon):
+    prefix, printed = whole
+    assert "ldconfig" not in printed.replace("ldconfig.sh", ""), printed
+    environment = {k: v for k, v in os.environ.items() if k != "LD_LIBRARY_PATH"}
+    for program in ("bin/lossctl", "bin/lossd"):
+        dynamic = run("readelf", "-d", prefix / program)
+        assert "liblossd" not in dynamic and "RUNPATH" not in dynamic, dynamic
+        assert run(prefix / program, "--version", env=environment)
+    assert run(prefix / "bin/lossctl", "--addr", daemon.unix, "health", env=environment)
+    run(prefix / "bin/lossctl", "--addr", daemon.unix, "bench", "--candidates", "10", "--steps", "5",
+        env=environment)
+
+
+@pytest.mark.parametrize("destination, calls", [("", 1), ("/somewhere", 0)])
+def test_ld_so_is_told_of_an_installation_into_the_system_alone(tmp_path, destination, calls):
+    """ldconfig, id: stand-ins that write down what they were asked."""
+    for name, does in (("ldconfig", f"echo ldconfig >> {tmp_path}/calls"), ("id", "echo 0")):
+        (tmp_path / name).write_text(f"#!/bin/sh\n{does}\n")
+        (tmp_path / name).chmod(0o755)
+    log = tmp_path / "calls"
+    log.touch()
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "DESTDIR": destination}
+    assert run("sh", ROOT / "client" / "ldconfig.sh", env=environment) == ""
+    assert log.read_text().count("ldconfig") == calls
+    (tmp_path / "id").write_text("#!/bin/sh\necho 1000\n")
+    run("sh", ROOT / "client" / "ldconfig.sh", env=environment)
+    assert log.read_text().count("ldconfig") == calls
 
 
 def test_the_header_is_c_and_cxx(installed, tmp_path):
