@@ -131,12 +131,12 @@ struct lossd_options {
     const char *address;
     const char *ca_file; /* PEM, for https. NULL: LOSSD_CA_FILE, else the system's */
     enum lossd_transport transport;
-    uint32_t num_slots;    /* batches that may be in use at once, 1 to 15; 0: 2. See lossd_wait on more than 1 */
+    uint32_t num_slots; /* batches that may be in use at once, 1 to 15; 0: 2. See lossd_wait on more than 1 */
     /*
      * timeout_ms: of each call that waits, from lossd_submit; 0: LOSSD_TIMEOUT_MS, else the group's. reconnect_ms: how
      * long to try to reach a daemon that is away; 0: 30,000. The shorter of the two, but no more than 10 s, is also how
      * long to wait for one that says nothing where it has only to answer, as when joining; then a second more, and it
-     * is NO_ANSWER.
+     * is NO_ANSWER. A reconnect_ms below 1,000 tries once and waits for 1,000 there.
      */
     uint64_t timeout_ms;
     uint64_t reconnect_ms;
@@ -196,9 +196,9 @@ LOSSD_API enum lossd_code lossd_membership_from_environment(struct lossd_members
                                                             struct lossd_failure *failure);
 
 /*
- * Join the group, reach its daemon, and learn its config (lossd_config). Waits for the daemon (reconnect_ms), not for other ranks.
- * membership and its config are borrowed for the call. A bad config is found before anybody is reached. Batches and
- * results of a group that was left before are gone, also where this fails.
+ * Join the group, reach its daemon, and learn its config (lossd_config). Waits for the daemon (reconnect_ms), not for
+ * other ranks. membership and its config are borrowed for the call. A bad config is found before anybody is reached.
+ * Batches and results of a group that was left before are gone, also where this fails.
  *
  * Fails with what JoinGroup fails with (and, without a config, GetGroup), and BAD_CALL (joined already), BAD_CONFIG,
  * CANNOT_CONNECT, NO_ANSWER, VERSION, LIMIT_EXCEEDED (metadata "limit": the daemon has no room for another trainer or

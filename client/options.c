@@ -8,7 +8,7 @@
 #include "client/failure.h"
 #include "lossd_shm.h"
 
-enum { LONGEST_PATIENCE_MS = 10000 };
+enum { LEAST_PATIENCE_MS = 1000, LONGEST_PATIENCE_MS = 10000 };
 
 static const char *first_set(const char *option, const char *variable, const char *fallback)
 {
@@ -108,9 +108,12 @@ static uint64_t patience_ms(const struct settings *settings)
 {
     uint64_t patience_ms = LONGEST_PATIENCE_MS;
 
+    /* Who does not want to try again still wants one try that a busy machine can answer. */
+    if (settings->reconnect_ms < patience_ms)
+        patience_ms = settings->reconnect_ms < LEAST_PATIENCE_MS ? LEAST_PATIENCE_MS : settings->reconnect_ms;
     if (settings->timeout_ms != 0 && settings->timeout_ms < patience_ms)
         patience_ms = settings->timeout_ms;
-    return settings->reconnect_ms < patience_ms ? settings->reconnect_ms : patience_ms;
+    return patience_ms;
 }
 
 enum lossd_code settings_read(const struct lossd_options *given, struct settings *settings,

@@ -21,7 +21,7 @@ struct settings {
     uint32_t num_slots;
     uint64_t timeout_ms; /* 0: none */
     uint64_t reconnect_ms;
-    uint64_t patience_ms; /* with a daemon that says nothing though it need not wait: neither of these is exceeded */
+    uint64_t patience_ms; /* with a daemon that says nothing though it need not wait */
     bool no_spin;
     uint32_t max_requests;
     uint32_t max_candidates;

@@ -124,6 +124,19 @@ static struct settings read_settings(const struct lossd_options *options)
     return settings;
 }
 
+START_TEST(one_try_has_a_second_where_nothing_is_to_be_tried_again)
+{
+    static const struct {
+        uint64_t timeout_ms;
+        uint64_t reconnect_ms;
+        uint64_t patience_ms;
+    } cases[] = {{0, 0, 10000}, {0, 1, 1000}, {0, 999, 1000}, {0, 4000, 4000}, {300, 1, 300}, {4000, 2000, 2000}};
+    const struct lossd_options options = {.timeout_ms = cases[_i].timeout_ms, .reconnect_ms = cases[_i].reconnect_ms};
+
+    ck_assert_uint_eq(read_settings(&options).patience_ms, cases[_i].patience_ms);
+}
+END_TEST
+
 START_TEST(options_come_before_the_environment_and_that_before_defaults)
 {
     struct settings settings = read_settings(NULL);
@@ -242,6 +255,7 @@ int main(void)
     tcase_add_test(tcase, a_rank_of_several_nodes_is_what_torchrun_says);
     tcase_add_test(tcase, a_long_run_id_is_cut_and_an_empty_one_is_none);
     tcase_add_loop_test(tcase, a_bad_variable_is_named, 0, sizeof bad_environments / sizeof bad_environments[0]);
+    tcase_add_loop_test(tcase, one_try_has_a_second_where_nothing_is_to_be_tried_again, 0, 6);
     tcase_add_test(tcase, options_come_before_the_environment_and_that_before_defaults);
     tcase_add_test(tcase, a_long_path_has_no_shared_memory);
     tcase_add_test(tcase, members_behind_the_callers_version_are_not_read);
