@@ -170,13 +170,16 @@ static bool sleep_on(int fd)
 bool raw_wait(const struct raw *raw, uint64_t sequence, int timeout_ms)
 {
     struct lossd_shm_answer *answer = raw_answer(raw);
+    bool is_open = true;
 
-    for (int ms = 0; ms < timeout_ms; ms++) {
+    for (int ms = 0; ms < timeout_ms && is_open; ms++) {
         for (int spin = 0; spin < SPINS; spin++)
             if (__atomic_load_n(&answer->sequence, __ATOMIC_ACQUIRE) == sequence)
                 return true;
-        if (!sleep_on(raw->fd))
-            return false;
+        __atomic_store_n(&raw->control->client_sleeps, 1, __ATOMIC_SEQ_CST);
+        if (__atomic_load_n(&answer->sequence, __ATOMIC_SEQ_CST) != sequence)
+            is_open = sleep_on(raw->fd);
+        __atomic_store_n(&raw->control->client_sleeps, 0, __ATOMIC_SEQ_CST);
     }
     return false;
 }
