@@ -231,6 +231,7 @@ enum lossd_status http_listen(struct http *http, int listen_fd, struct lossd_err
         (void)close(listen_fd);
         return error_set(err, LOSSD_INTERNAL, "listen", "the HTTP library does not start on this socket");
     }
+    http->quiesced_fds[http->num_daemons] = MHD_INVALID_SOCKET;
     http->daemons[http->num_daemons++] = daemon;
     return LOSSD_OK;
 }
@@ -245,12 +246,9 @@ void http_close(struct http *http)
     http_drain(http);
     if (atomic_exchange(&http->closed, true))
         return;
-    for (size_t i = 0; i < http->num_daemons; i++) {
-        const MHD_socket listen_fd = MHD_quiesce_daemon(http->daemons[i]);
-
-        if (listen_fd != MHD_INVALID_SOCKET)
-            (void)close(listen_fd);
-    }
+    /* The library's threads take the sockets out of their own epoll after this, so that they are closed behind them. */
+    for (size_t i = 0; i < http->num_daemons; i++)
+        http->quiesced_fds[i] = MHD_quiesce_daemon(http->daemons[i]);
     (void)http_tick(http, clock_now_ns());
 }
 
@@ -265,7 +263,10 @@ void http_destroy(struct http *http)
 {
     if (http == NULL)
         return;
-    for (size_t i = 0; i < http->num_daemons; i++)
+    for (size_t i = 0; i < http->num_daemons; i++) {
         MHD_stop_daemon(http->daemons[i]);
+        if (http->quiesced_fds[i] != MHD_INVALID_SOCKET)
+            (void)close(http->quiesced_fds[i]);
+    }
     http_free(http);
 }

@@ -56,7 +56,7 @@ void http_drain(struct http *http);
 
 /*
  * Take no more connections, and refuse every new call with LOSSD_SHUTTING_DOWN; one whose body has not come yet is
- * answered so and cut.
+ * answered so and cut. Listening sockets are closed by http_destroy: who connects meanwhile is cut at the end.
  */
 void http_close(struct http *http);
 

@@ -60,6 +60,7 @@ struct http {
     struct log_quota log_quota;         /* of failed calls */
 
     struct MHD_Daemon *daemons[MAX_LISTENERS]; /* main thread only */
+    MHD_socket quiesced_fds[MAX_LISTENERS];    /* taken from them by http_close */
     size_t num_daemons;
 
     int watch_fd; /* epoll of the sockets of parked calls */

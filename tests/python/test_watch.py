@@ -16,7 +16,7 @@ from lossd import _library, _watch
 
 JOINS = """
 import lossd
-client = lossd.Client(reconnect=2.7)
+client = lossd.Client(reconnect=6)
 try:
     client.join({"tasks": [{"name": "t", "losses": [{"l2_loss": {}}]}]}, group="g", rank=0, world_size=1)
 except lossd.Error as why:
@@ -102,8 +102,8 @@ def test_an_address_that_was_given_stands_in_the_command(clock, caplog):
 
 def test_who_joins_in_vain_reads_it_on_standard_error():
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "client" / "python"), "LOSSD_ADDR": "unix:/nonexistent/s"}
-    ended = subprocess.run([sys.executable, "-c", JOINS], env=environment, capture_output=True, text=True, timeout=20)
-    line = "nobody answers at unix:/nonexistent/s yet, trying for 2.7 s: is lossd running? LOSSD_ADDR names it\n"
+    ended = subprocess.run([sys.executable, "-c", JOINS], env=environment, capture_output=True, text=True, timeout=60)
+    line = "nobody answers at unix:/nonexistent/s yet, trying for 6 s: is lossd running? LOSSD_ADDR names it\n"
     assert (ended.stdout, ended.stderr) == ("CANNOT_CONNECT\n", line)
 
 
