@@ -105,6 +105,15 @@ uint64_t lab_join(struct registry *registry, const char *group, uint32_t rank, u
     return answer.generation;
 }
 
+struct registry *lab_registry_of_two(void)
+{
+    struct registry *registry = lab_registry();
+
+    lab_join(registry, "g", 0, 2);
+    lab_join(registry, "g", 1, 2);
+    return registry;
+}
+
 static void on_done(struct submission *submission)
 {
     struct ticket *ticket = submission->owner;
@@ -137,6 +146,23 @@ enum lossd_status lab_leave(struct registry *registry, const char *group, uint32
 
     error_init(&err);
     return registry_leave(registry, &address, &err);
+}
+
+uint64_t lab_attach(struct registry *registry, uint32_t rank)
+{
+    const struct address address = {.group = "g", .has_rank = true, .rank = rank};
+    struct attachment attachment;
+    struct lossd_error err;
+
+    ck_assert_int_eq(registry_attach(registry, &address, &attachment, &err), LOSSD_OK);
+    return attachment.token;
+}
+
+void lab_detach(struct registry *registry, uint32_t rank, uint64_t token)
+{
+    const struct address address = {.group = "g", .has_rank = true, .rank = rank};
+
+    registry_detach(registry, &address, token);
 }
 
 enum lossd_status lab_announce(struct registry *registry, const char *group, uint32_t rank, uint64_t step,

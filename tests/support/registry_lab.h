@@ -28,10 +28,19 @@ uint64_t lab_join(struct registry *registry, const char *group, uint32_t rank, u
 enum lossd_status lab_try_join(struct registry *registry, struct join_request request, struct join_answer *answer,
                                struct lossd_error *err);
 
+/* A registry where ranks 0 and 1 have joined "g" so. */
+struct registry *lab_registry_of_two(void);
+
 /* All ranks join "g"; the first of them with this config, which is taken over, the others with one of its digest. */
 void lab_join_all(struct registry *registry, struct owned_config *config, uint32_t world_size);
 
 enum lossd_status lab_leave(struct registry *registry, const char *group, uint32_t rank);
+
+/* A connection speaks for a rank of "g" from now on: its token. */
+uint64_t lab_attach(struct registry *registry, uint32_t rank);
+
+/* The connection with this token has ended. */
+void lab_detach(struct registry *registry, uint32_t rank, uint64_t token);
 
 enum lossd_status lab_announce(struct registry *registry, const char *group, uint32_t rank, uint64_t step,
                                uint32_t requests, uint32_t candidates, struct lossd_error *err);

@@ -9,24 +9,6 @@ static struct address address_of(uint32_t rank)
     return (struct address){.group = "g", .has_rank = true, .rank = rank};
 }
 
-/* The token. */
-static uint64_t attach(struct registry *registry, uint32_t rank)
-{
-    const struct address address = address_of(rank);
-    struct attachment attachment;
-    struct lossd_error err;
-
-    ck_assert_int_eq(registry_attach(registry, &address, &attachment, &err), LOSSD_OK);
-    return attachment.token;
-}
-
-static void detach(struct registry *registry, uint32_t rank, uint64_t token)
-{
-    const struct address address = address_of(rank);
-
-    registry_detach(registry, &address, token);
-}
-
 static void expect_state(struct registry *registry, uint32_t rank, enum rank_state state)
 {
     struct group_view view = lab_view(registry, "g");
@@ -35,18 +17,9 @@ static void expect_state(struct registry *registry, uint32_t rank, enum rank_sta
     group_view_finish(&view);
 }
 
-static struct registry *open_pair(void)
-{
-    struct registry *registry = lab_registry();
-
-    lab_join(registry, "g", 0, 2);
-    lab_join(registry, "g", 1, 2);
-    return registry;
-}
-
 START_TEST(an_attachment_says_what_the_group_is)
 {
-    struct registry *registry = open_pair();
+    struct registry *registry = lab_registry_of_two();
     const struct address address = address_of(1);
     struct attachment attachment;
     struct lossd_error err;
@@ -89,12 +62,12 @@ END_TEST
 
 START_TEST(the_end_of_a_connection_is_told_to_whoever_waits_at_once)
 {
-    struct registry *registry = open_pair();
-    const uint64_t token = attach(registry, 1);
+    struct registry *registry = lab_registry_of_two();
+    const uint64_t token = lab_attach(registry, 1);
     struct ticket *ticket = lab_submit(registry, "g", 0, 0, 1);
 
     ck_assert(!ticket_is_done(ticket));
-    detach(registry, 1, token);
+    lab_detach(registry, 1, token);
     ck_assert_int_eq(ticket_wait(ticket), LOSSD_STEP_TIMEOUT);
     ck_assert_str_eq(lab_metadata(&ticket->submission.error, "missing_ranks"), "1");
     ck_assert_str_eq(lab_metadata(&ticket->submission.error, "missing_states"), "1 dead");
@@ -108,13 +81,13 @@ END_TEST
 
 START_TEST(a_batch_that_was_parked_when_its_connection_ended_counts)
 {
-    struct registry *registry = open_pair();
-    const uint64_t token = attach(registry, 1);
+    struct registry *registry = lab_registry_of_two();
+    const uint64_t token = lab_attach(registry, 1);
     struct ticket *dead = lab_submit(registry, "g", 1, 0, 3);
 
     registry_cancel(registry, &dead->submission);
     ticket_expect(dead, LOSSD_CLIENT_GONE);
-    detach(registry, 1, token);
+    lab_detach(registry, 1, token);
     ticket_expect(lab_submit(registry, "g", 0, 0, 1), LOSSD_OK);
     lab_expect_counters(registry, 1, 0, 0, 1);
     lab_end(registry);
@@ -123,14 +96,14 @@ END_TEST
 
 START_TEST(the_newer_connection_speaks_for_the_rank)
 {
-    struct registry *registry = open_pair();
-    const uint64_t first = attach(registry, 1);
-    const uint64_t second = attach(registry, 1);
+    struct registry *registry = lab_registry_of_two();
+    const uint64_t first = lab_attach(registry, 1);
+    const uint64_t second = lab_attach(registry, 1);
 
     ck_assert_uint_ne(first, second);
-    detach(registry, 1, first);
+    lab_detach(registry, 1, first);
     expect_state(registry, 1, RANK_IDLE);
-    detach(registry, 1, second);
+    lab_detach(registry, 1, second);
     expect_state(registry, 1, RANK_DEAD);
     lab_end(registry);
 }
@@ -138,17 +111,17 @@ END_TEST
 
 START_TEST(a_rank_that_attaches_again_is_alive_and_the_same_end_counts_once)
 {
-    struct registry *registry = open_pair();
-    const uint64_t first = attach(registry, 1);
+    struct registry *registry = lab_registry_of_two();
+    const uint64_t first = lab_attach(registry, 1);
     uint64_t second;
 
-    detach(registry, 1, first);
+    lab_detach(registry, 1, first);
     expect_state(registry, 1, RANK_DEAD);
-    second = attach(registry, 1);
+    second = lab_attach(registry, 1);
     expect_state(registry, 1, RANK_IDLE);
-    detach(registry, 1, first);
+    lab_detach(registry, 1, first);
     expect_state(registry, 1, RANK_IDLE);
-    detach(registry, 1, second);
+    lab_detach(registry, 1, second);
     expect_state(registry, 1, RANK_DEAD);
     lab_end(registry);
 }
@@ -156,12 +129,12 @@ END_TEST
 
 START_TEST(a_token_of_another_rank_or_none_changes_nothing)
 {
-    struct registry *registry = open_pair();
-    const uint64_t token = attach(registry, 1);
+    struct registry *registry = lab_registry_of_two();
+    const uint64_t token = lab_attach(registry, 1);
 
-    detach(registry, 0, token);
-    detach(registry, 7, token);
-    detach(registry, 0, 0);
+    lab_detach(registry, 0, token);
+    lab_detach(registry, 7, token);
+    lab_detach(registry, 0, 0);
     expect_state(registry, 0, RANK_IDLE);
     expect_state(registry, 1, RANK_IDLE);
     lab_end(registry);
@@ -170,10 +143,10 @@ END_TEST
 
 START_TEST(a_call_over_another_transport_brings_the_rank_back)
 {
-    struct registry *registry = open_pair();
+    struct registry *registry = lab_registry_of_two();
     struct ticket *ticket;
 
-    detach(registry, 1, attach(registry, 1));
+    lab_detach(registry, 1, lab_attach(registry, 1));
     ticket = lab_submit(registry, "g", 1, 0, 1);
     expect_state(registry, 1, RANK_WAITING);
     ticket_expect(lab_submit(registry, "g", 0, 0, 1), LOSSD_OK);
@@ -198,10 +171,10 @@ START_TEST(joining_again_as_the_same_instance_keeps_the_connection_and_brings_th
 
     request.config = lab_config("a");
     ck_assert_int_eq(lab_try_join(registry, request, NULL, NULL), LOSSD_OK);
-    token = attach(registry, 0);
+    token = lab_attach(registry, 0);
     request.config = lab_config("a");
     ck_assert_int_eq(lab_try_join(registry, request, NULL, NULL), LOSSD_OK);
-    detach(registry, 0, token);
+    lab_detach(registry, 0, token);
     expect_state(registry, 0, RANK_DEAD);
     request.config = lab_config("a");
     ck_assert_int_eq(lab_try_join(registry, request, NULL, NULL), LOSSD_OK);
@@ -212,8 +185,8 @@ END_TEST
 
 START_TEST(a_connection_of_an_older_generation_ends_without_a_word)
 {
-    struct registry *registry = open_pair();
-    const uint64_t token = attach(registry, 1);
+    struct registry *registry = lab_registry_of_two();
+    const uint64_t token = lab_attach(registry, 1);
     struct address address = address_of(1);
 
     ck_assert_uint_eq(lab_join(registry, "g", 0, 2), 2);
@@ -221,7 +194,7 @@ START_TEST(a_connection_of_an_older_generation_ends_without_a_word)
     address.has_generation = true;
     address.generation = 1;
     registry_detach(registry, &address, token);
-    detach(registry, 1, token);
+    lab_detach(registry, 1, token);
     expect_state(registry, 1, RANK_IDLE);
     lab_end(registry);
 }
@@ -229,11 +202,11 @@ END_TEST
 
 START_TEST(a_rank_that_left_is_not_dead_when_its_connection_ends)
 {
-    struct registry *registry = open_pair();
-    const uint64_t token = attach(registry, 1);
+    struct registry *registry = lab_registry_of_two();
+    const uint64_t token = lab_attach(registry, 1);
 
     ck_assert_int_eq(lab_leave(registry, "g", 1), LOSSD_OK);
-    detach(registry, 1, token);
+    lab_detach(registry, 1, token);
     expect_state(registry, 1, RANK_LEFT);
     lab_end(registry);
 }
@@ -241,14 +214,14 @@ END_TEST
 
 START_TEST(a_connection_may_outlive_its_group)
 {
-    struct registry *registry = open_pair();
-    const uint64_t token = attach(registry, 1);
+    struct registry *registry = lab_registry_of_two();
+    const uint64_t token = lab_attach(registry, 1);
 
     ck_assert_int_eq(lab_leave(registry, "g", 0), LOSSD_OK);
     ck_assert_int_eq(lab_leave(registry, "g", 1), LOSSD_OK);
-    detach(registry, 1, token);
+    lab_detach(registry, 1, token);
     ck_assert_uint_eq(lab_join(registry, "g", 1, 2), 2);
-    detach(registry, 1, token);
+    lab_detach(registry, 1, token);
     expect_state(registry, 1, RANK_IDLE);
     lab_end(registry);
 }
@@ -261,9 +234,9 @@ START_TEST(ranks_of_declared_groups_attach_without_joining)
     uint64_t token;
 
     ck_assert_int_eq(registry_declare(registry, "g", 2, lab_config("a"), &err), LOSSD_OK);
-    token = attach(registry, 1);
+    token = lab_attach(registry, 1);
     expect_state(registry, 1, RANK_NEVER_JOINED);
-    detach(registry, 1, token);
+    lab_detach(registry, 1, token);
     expect_state(registry, 1, RANK_DEAD);
     ticket_expect(lab_submit(registry, "g", 0, 0, 1), LOSSD_STEP_TIMEOUT);
     lab_end(registry);
@@ -277,7 +250,7 @@ START_TEST(without_global_average_a_death_is_seen_and_nothing_else)
 
     config->config.global_average = false;
     lab_join_all(registry, config, 2);
-    detach(registry, 1, attach(registry, 1));
+    lab_detach(registry, 1, lab_attach(registry, 1));
     expect_state(registry, 1, RANK_DEAD);
     ticket_expect(lab_submit(registry, "g", 0, 0, 1), LOSSD_OK);
     ticket_expect(lab_submit(registry, "g", 1, 0, 1), LOSSD_OK);

@@ -4,31 +4,9 @@
 #include "support/registry_lab.h"
 #include "support/runner.h"
 
-static struct address address_of(uint32_t rank)
-{
-    return (struct address){.group = "g", .has_rank = true, .rank = rank};
-}
-
-static uint64_t attach(struct registry *registry, uint32_t rank)
-{
-    const struct address address = address_of(rank);
-    struct attachment attachment;
-    struct lossd_error err;
-
-    ck_assert_int_eq(registry_attach(registry, &address, &attachment, &err), LOSSD_OK);
-    return attachment.token;
-}
-
-static void detach(struct registry *registry, uint32_t rank, uint64_t token)
-{
-    const struct address address = address_of(rank);
-
-    registry_detach(registry, &address, token);
-}
-
 static void die(struct registry *registry, uint32_t rank)
 {
-    detach(registry, rank, attach(registry, rank));
+    lab_detach(registry, rank, lab_attach(registry, rank));
 }
 
 static enum lossd_status try_join(struct registry *registry, uint32_t rank, uint32_t world_size, const char *digest,
@@ -68,9 +46,9 @@ START_TEST(a_rank_that_was_no_member_begins_a_generation_where_all_members_are_d
     uint64_t token;
 
     ck_assert_uint_eq(join_as(registry, 0, 2, "a", 5), 1);
-    token = attach(registry, 0);
+    token = lab_attach(registry, 0);
     dead = lab_submit(registry, "g", 0, 0, 3);
-    detach(registry, 0, token); /* its call is still open: over another transport, it may be */
+    lab_detach(registry, 0, token); /* its call is still open: over another transport, it may be */
     ck_assert_uint_eq(join_as(registry, 1, 2, "a", 6), 2);
     ck_assert_int_eq(ticket_wait(dead), LOSSD_STALE_GENERATION);
     ck_assert_str_eq(dead->submission.error.message,
@@ -123,7 +101,7 @@ START_TEST(one_member_that_lives_or_may_keeps_the_generation)
     ck_assert_uint_eq(join_as(registry, 2, 4, "a", 7), 1);
     die(registry, 1);
     die(registry, 2);
-    (void)attach(registry, 1); /* is back */
+    (void)lab_attach(registry, 1); /* is back */
     ck_assert_uint_eq(join_as(registry, 3, 4, "a", 8), 1);
     lab_end(registry);
 }
@@ -157,8 +135,8 @@ START_TEST(the_same_instances_come_back_though_all_were_seen_dead)
     ck_assert_uint_eq(join_as(registry, 0, 2, "a", 5), 1);
     die(registry, 0);
     die(registry, 1);
-    (void)attach(registry, 0);
-    (void)attach(registry, 1);
+    (void)lab_attach(registry, 0);
+    (void)lab_attach(registry, 1);
     ticket = lab_submit(registry, "g", 0, 0, 1);
     ticket_expect(lab_submit(registry, "g", 1, 0, 1), LOSSD_OK);
     ticket_expect(ticket, LOSSD_OK);
@@ -177,7 +155,7 @@ START_TEST(a_declared_group_keeps_its_config_and_size)
     ck_assert_int_eq(try_join(registry, 1, 2, "a", 6, NULL), LOSSD_CONFIG_DIGEST_MISMATCH);
     ck_assert_uint_eq(join_as(registry, 1, 3, "a", 6), 2);
     die(registry, 1);
-    (void)attach(registry, 2); /* joins never, and lives */
+    (void)lab_attach(registry, 2); /* joins never, and lives */
     ck_assert_uint_eq(join_as(registry, 0, 3, "a", 7), 2);
     lab_end(registry);
 }
@@ -200,7 +178,7 @@ START_TEST(without_global_average_the_dead_are_told_from_the_living_too)
     ck_assert_int_eq(lab_try_join(registry, request, NULL, NULL), LOSSD_OK);
     ck_assert_uint_eq(join_as(registry, 1, 3, "a", 6), 1);
     die(registry, 0);
-    (void)attach(registry, 1);
+    (void)lab_attach(registry, 1);
     ck_assert_uint_eq(join_as(registry, 1, 3, "a", 6), 1);
     die(registry, 1);
     ck_assert_uint_eq(join_as(registry, 2, 3, "a", 7), 2);

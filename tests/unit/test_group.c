@@ -8,18 +8,9 @@
 #include "support/registry_lab.h"
 #include "support/runner.h"
 
-static struct registry *registry_of_two(void)
-{
-    struct registry *registry = lab_registry();
-
-    lab_join(registry, "g", 0, 2);
-    lab_join(registry, "g", 1, 2);
-    return registry;
-}
-
 START_TEST(uneven_ranks_are_answered_with_their_factors_and_the_world)
 {
-    struct registry *registry = registry_of_two();
+    struct registry *registry = lab_registry_of_two();
     struct ticket *two = lab_submit(registry, "g", 0, 5, 2);
     struct ticket *six = lab_submit(registry, "g", 1, 5, 6);
     const struct result *result = &two->submission.result;
@@ -44,7 +35,7 @@ END_TEST
 
 START_TEST(a_repeat_is_computed_again_and_marked)
 {
-    struct registry *registry = registry_of_two();
+    struct registry *registry = lab_registry_of_two();
     struct ticket *one = lab_submit(registry, "g", 0, 0, 2);
     struct ticket *again;
 
@@ -82,7 +73,7 @@ END_TEST
 
 START_TEST(bad_content_poisons_the_step_and_may_be_sent_again)
 {
-    struct registry *registry = registry_of_two();
+    struct registry *registry = lab_registry_of_two();
     struct ticket *peer = lab_submit(registry, "g", 0, 3, 1);
     struct ticket *bad = lab_ticket("g", 1, 3, 2);
 
@@ -103,7 +94,7 @@ END_TEST
 
 START_TEST(a_batch_above_a_limit_poisons_and_a_lack_of_memory_does_not)
 {
-    struct registry *registry = registry_of_two();
+    struct registry *registry = lab_registry_of_two();
     struct ticket *peer = lab_submit(registry, "g", 0, 0, 1);
     struct ticket *large = lab_ticket("g", 1, 0, 2);
 
@@ -123,7 +114,7 @@ END_TEST
 
 START_TEST(an_announced_step_is_answered_at_once)
 {
-    struct registry *registry = registry_of_two();
+    struct registry *registry = lab_registry_of_two();
     struct lossd_error err;
 
     ck_assert_int_eq(lab_announce(registry, "g", 0, 0, 1, 2, &err), LOSSD_OK);
@@ -138,7 +129,7 @@ END_TEST
 
 START_TEST(an_announcement_is_checked)
 {
-    struct registry *registry = registry_of_two();
+    struct registry *registry = lab_registry_of_two();
     struct lossd_error err;
 
     ck_assert_int_eq(lab_announce(registry, "g", 2, 0, 1, 2, &err), LOSSD_RANK_RANGE);
@@ -175,7 +166,7 @@ static void count_wake(void *context)
 
 START_TEST(the_clock_ends_calls_and_says_when_it_is_due)
 {
-    struct registry *registry = registry_of_two();
+    struct registry *registry = lab_registry_of_two();
     atomic_int wakes = 0;
     struct ticket *ticket = lab_ticket("g", 0, 0, 1);
     int64_t deadline_ns = clock_now_ns() + 5 * NS_PER_S;
@@ -201,7 +192,7 @@ END_TEST
 
 START_TEST(a_client_that_is_gone_leaves_its_contribution)
 {
-    struct registry *registry = registry_of_two();
+    struct registry *registry = lab_registry_of_two();
     struct ticket *gone = lab_submit(registry, "g", 0, 0, 2);
 
     registry_cancel(registry, &gone->submission);
@@ -216,7 +207,7 @@ END_TEST
 
 START_TEST(a_client_that_is_gone_before_its_call_is_parked_does_not_wait)
 {
-    struct registry *registry = registry_of_two();
+    struct registry *registry = lab_registry_of_two();
     struct ticket *gone = lab_ticket("g", 0, 0, 2);
 
     registry_cancel(registry, &gone->submission);
@@ -229,7 +220,7 @@ END_TEST
 
 START_TEST(closing_ends_open_calls_and_refuses_new_ones)
 {
-    struct registry *registry = registry_of_two();
+    struct registry *registry = lab_registry_of_two();
     struct ticket *open = lab_submit(registry, "g", 0, 0, 2);
     struct lossd_error err;
 
