@@ -12,14 +12,6 @@
 #define ERROR_INFO  "google.rpc.ErrorInfo"
 #define BAD_REQUEST "google.rpc.BadRequest"
 
-static enum lossd_code code_from_name(const char *name)
-{
-    for (int code = CONNECT_CANCELED; name != NULL && code <= CONNECT_UNAUTHENTICATED; code++)
-        if (strcmp(connect_code_name((enum connect_code)code), name) == 0)
-            return (enum lossd_code)code;
-    return LOSSD_CODE_OK;
-}
-
 /* Reasons of other versions are not in our table. */
 static enum lossd_retry retry_of(const char *reason, enum lossd_code code)
 {
@@ -97,7 +89,7 @@ static bool take_error(struct lossd_failure *failure, const struct http_response
                        arena, &message, &ignored) != LOSSD_OK)
         return false;
     error = (const Lossctl__ConnectError *)message;
-    failure->code = code_from_name(error->code);
+    failure->code = error->code == NULL ? LOSSD_CODE_OK : failure_code_from_name(error->code);
     if (failure->code == LOSSD_CODE_OK)
         return false;
     failure->reason[0] = '\0';
