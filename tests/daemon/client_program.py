@@ -5,7 +5,7 @@ import os
 import subprocess
 import threading
 
-from harness import BUILD
+from harness import BUILD, fresh
 
 AUTO, SHARED_MEMORY, PROTOBUF, JSON = range(4)
 TRANSPORTS = [SHARED_MEMORY, PROTOBUF, JSON]
@@ -90,6 +90,22 @@ class Trainer:
             self.process.stdin.close()
             code = self.process.wait(30)
             assert code == 0, f"the trainer ended with {code}"
+
+
+def ranks_of(daemon, config, transport, count=2, **options):
+    """Trainers that have joined a group of their own over this transport, one a rank."""
+    group = fresh("client")
+    trainers = [Trainer(daemon.unix, transport, **options) for _ in range(count)]
+    for rank, trainer in enumerate(trainers):
+        assert trainer.join(group, rank, count, config)["transport"] == transport
+    return trainers
+
+
+def end(trainers):
+    """They leave their group, and end well."""
+    for trainer in trainers:
+        trainer.tell("leave")
+        trainer.end()
 
 
 def computed(trainers, step):

@@ -6,7 +6,7 @@ import pytest
 from google.protobuf import json_format
 
 from client_program import (
-    BCE, BF16, F16, F32, PLANES, ROWS, SHARED_MEMORY, TRANSPORTS, ClientFailure, Trainer, computed,
+    BCE, BF16, F16, F32, PLANES, ROWS, SHARED_MEMORY, TRANSPORTS, ClientFailure, Trainer, computed, end, ranks_of,
 )
 from harness import config_pb2, fresh
 
@@ -23,25 +23,15 @@ MANY = {
 WEIGHTED = 0b010011  # click, kind, space
 
 
-def two_ranks(daemon, config, transport, **options):
-    group = fresh("client")
-    ranks = [Trainer(daemon.unix, transport, **options) for _ in range(2)]
-    for rank, trainer in enumerate(ranks):
-        assert trainer.join(group, rank, 2, config)["transport"] == transport
-    return ranks
-
-
 def step_of(daemon, transport, layout, logits=F32, gradient=F32):
     """What both ranks are answered to a batch with everything in it."""
-    ranks = two_ranks(daemon, MANY, transport)
+    ranks = ranks_of(daemon, MANY, transport)
     for rank, (requests, candidates) in enumerate([(3, 50), (7, 20)]):
         ranks[rank].begin(requests, candidates, logits, gradient, layout, WEIGHTED, fill=rank)
         ranks[rank].tell("log_scale", 3, 0.25)
         ranks[rank].tell("gradient_scale", 8)
     answers = computed(ranks, 5)
-    for rank in ranks:
-        rank.tell("leave")
-        rank.end()
+    end(ranks)
     return answers
 
 
@@ -105,16 +95,14 @@ def test_columns_are_what_the_daemon_gets(daemon):
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
 def test_a_rank_without_data_and_a_step_after_an_announcement(daemon, transport):
-    ranks = two_ranks(daemon, BCE, transport)
+    ranks = ranks_of(daemon, BCE, transport)
     for rank, (requests, candidates) in enumerate([(0, 0), (2, 6)]):
         ranks[rank].begin(requests, candidates, fill=9)
         ranks[rank].tell("announce", 0, requests, candidates)
     empty, full = computed(ranks, 0)
     assert empty["loss"] == "0x0p+0" and full["counts"] == ["0x1p+1", "0x1.8p+2", 1, "0x1p+1", "0x1.8p+2", 2]
     assert float.fromhex(full["factors"][0]) == 2
-    for rank in ranks:
-        rank.tell("leave")
-        rank.end()
+    end(ranks)
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
@@ -189,7 +177,7 @@ def test_failures_are_the_same_over_every_transport(daemon):
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
 def test_a_bad_batch_ends_the_peers_call_and_may_be_sent_again(daemon, transport):
-    ranks = two_ranks(daemon, BCE, transport)
+    ranks = ranks_of(daemon, BCE, transport)
     for rank in ranks:
         rank.begin(1, 4, fill=2)
     ranks[1].tell("logit", 0, 2, "nan")
@@ -206,7 +194,7 @@ def test_a_bad_batch_ends_the_peers_call_and_may_be_sent_again(daemon, transport
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
 def test_a_timeout_names_who_is_missing(daemon, transport):
-    ranks = two_ranks(daemon, BCE, transport, timeout_ms=300)
+    ranks = ranks_of(daemon, BCE, transport, timeout_ms=300)
     for rank in ranks:
         rank.begin(1, 4, fill=2)
     failure = ranks[0].refused("compute", 0)
@@ -217,7 +205,7 @@ def test_a_timeout_names_who_is_missing(daemon, transport):
 
 
 def test_a_killed_trainer_is_named_at_once(daemon):
-    ranks = two_ranks(daemon, BCE, SHARED_MEMORY)
+    ranks = ranks_of(daemon, BCE, SHARED_MEMORY)
     ranks[0].begin(1, 4, fill=2)
     ranks[0].start("compute", 0)
     ranks[1].kill()

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from client_program import BCE, JSON, PROTOBUF, SHARED_MEMORY, TRANSPORTS, Trainer, computed
+from client_program import BCE, JSON, PROTOBUF, SHARED_MEMORY, TRANSPORTS, Trainer, computed, end, ranks_of
 from harness import fresh
 from shm_peer import wait_until
 from test_client_limits import stop
@@ -29,22 +29,8 @@ def transport(request):
     return request.param
 
 
-def two(daemon, transport, **options):
-    group = fresh("client")
-    trainers = [Trainer(daemon.unix, transport, **options) for _ in range(2)]
-    for rank, trainer in enumerate(trainers):
-        trainer.join(group, rank, 2, BCE)
-    return trainers
-
-
-def end(trainers):
-    for trainer in trainers:
-        trainer.tell("leave")
-        trainer.end()
-
-
 def test_a_wait_that_is_interrupted_can_be_taken_up_again(daemon, transport):
-    first, second = trainers = two(daemon, transport)
+    first, second = trainers = ranks_of(daemon, BCE, transport)
     first.begin(2, 30, fill=1)
     assert interrupted(first, "compute", 0) > 0.15
     interrupted(first, "wait")
@@ -59,7 +45,7 @@ def test_a_wait_that_is_interrupted_can_be_taken_up_again(daemon, transport):
 
 def test_a_batch_that_is_given_up_is_replaced_by_the_next(daemon, transport):
     """Its place comes round again in the third step."""
-    first, second = trainers = two(daemon, transport)
+    first, second = trainers = ranks_of(daemon, BCE, transport)
     first.begin(2, 30, fill=1)
     interrupted(first, "compute", 0)
     for step in range(4):
@@ -77,7 +63,7 @@ def world(answer):
 
 @pytest.mark.parametrize("slots, candidates", [(1, 30), (2, 50000)])
 def test_where_its_memory_is_needed_a_batch_that_was_given_up_is_waited_for(daemon, slots, candidates):
-    first, second = trainers = two(daemon, SHARED_MEMORY, slots=slots)
+    first, second = trainers = ranks_of(daemon, BCE, SHARED_MEMORY, slots=slots)
     first.begin(2, 30, fill=1)
     interrupted(first, "compute", 0)
     interrupted(first, "begin", 1, candidates, 0, 0, 0, 0)
@@ -93,7 +79,7 @@ def test_where_its_memory_is_needed_a_batch_that_was_given_up_is_waited_for(daem
 @pytest.mark.parametrize("slots, candidates", [(1, 30), (2, 50000)])
 @pytest.mark.parametrize("codec", [PROTOBUF, JSON])
 def test_over_http_its_memory_is_free_at_once(daemon, codec, slots, candidates):
-    first, second = trainers = two(daemon, codec, slots=slots)
+    first, second = trainers = ranks_of(daemon, BCE, codec, slots=slots)
     first.begin(2, 30, fill=1)
     interrupted(first, "compute", 0)
     wait_until(lambda: daemon.metric("lossd_parked_calls") == 0)  # it sees that nobody waits
@@ -125,7 +111,7 @@ def test_a_daemon_that_is_away_is_not_waited_for(start, transport):
 
 def test_what_a_new_daemon_is_sent_first_is_not_waited_for(start, transport):
     daemon = start()
-    first, second = trainers = two(daemon, transport)
+    first, second = trainers = ranks_of(daemon, BCE, transport)
     for trainer in trainers:
         trainer.begin(2, 30, fill=1)
     computed(trainers, 0)
@@ -164,7 +150,7 @@ def test_a_daemon_that_hangs_is_not_waited_for(start, transport):
 
 def test_it_is_asked_now_and_then_only(daemon, transport):
     """Not once for each of the many short waits."""
-    first, second = trainers = two(daemon, transport, no_spin=1)
+    first, second = trainers = ranks_of(daemon, BCE, transport, no_spin=1)
     for trainer in trainers:
         trainer.tell("interrupt", 0)
     begin = time.monotonic()

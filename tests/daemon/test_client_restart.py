@@ -11,7 +11,9 @@ import time
 
 import pytest
 
-from client_program import JSON, PROTOBUF, SHARED_MEMORY, TRANSPORTS, ClientFailure, Lines, Trainer
+from client_program import (
+    JSON, PROTOBUF, SHARED_MEMORY, TRANSPORTS, ClientFailure, Lines, Trainer, computed, end, ranks_of,
+)
 from lossd_process import LossdProcess
 
 LISTWISE = {"tasks": [{"name": "a", "losses": [{"binaryCrossEntropy": {}}, {"l2Loss": {}}]}]}
@@ -29,22 +31,9 @@ def mortal():
         daemon.folder.cleanup()
 
 
-def ranks_of(daemon, transport, count=2, **options):
-    trainers = [Trainer(daemon.unix, transport, **options) for _ in range(count)]
-    for rank, trainer in enumerate(trainers):
-        assert trainer.join("g", rank, count, LISTWISE)["transport"] == transport
-    return trainers
-
-
-def end(trainers):
-    for trainer in trainers:
-        trainer.tell("leave")
-        trainer.end()
-
-
 def run_undisturbed(steps, count):
     with mortal() as daemon:
-        trainers = ranks_of(daemon, SHARED_MEMORY, count)
+        trainers = ranks_of(daemon, LISTWISE, SHARED_MEMORY, count)
         for trainer in trainers:
             trainer.start("run", 0, steps, 7)
         lines = [Lines(trainer, steps) for trainer in trainers]
@@ -73,7 +62,7 @@ def test_no_step_is_lost_or_doubled(transport, steps, count):
     chance = random.Random(transport * 10 + count)
     kills = 0
     with mortal() as daemon:
-        trainers = ranks_of(daemon, transport, count)
+        trainers = ranks_of(daemon, LISTWISE, transport, count)
         for trainer in trainers:
             trainer.start("run", 0, steps, 7)
         lines = [Lines(trainer, steps) for trainer in trainers]
@@ -97,7 +86,7 @@ def test_no_step_is_lost_or_doubled(transport, steps, count):
 @pytest.mark.parametrize("transport", TRANSPORTS)
 def test_a_call_that_waits_is_made_again(transport):
     with mortal() as daemon:
-        trainers = ranks_of(daemon, transport)
+        trainers = ranks_of(daemon, LISTWISE, transport)
         for trainer in trainers:
             trainer.begin(1, 4, fill=1)
         trainers[0].start("compute", 0)
@@ -113,11 +102,10 @@ def test_a_call_that_waits_is_made_again(transport):
 def test_what_only_one_was_answered_is_computed_again_for_the_other(transport):
     """Rank 0 goes on to step 1 of a new daemon, which has never heard of step 0."""
     with mortal() as daemon:
-        trainers = ranks_of(daemon, transport)
+        trainers = ranks_of(daemon, LISTWISE, transport)
         for trainer in trainers:
             trainer.begin(2, 9, fill=1)
-            trainer.start("compute", 0)
-        first = [trainer.answer() for trainer in trainers]
+        first = computed(trainers, 0)
         daemon.kill()
         daemon.start()
         trainers[0].begin(2, 7, fill=2)
@@ -133,7 +121,7 @@ def test_what_only_one_was_answered_is_computed_again_for_the_other(transport):
 def test_batches_stay_where_they_are_over_a_restart():
     """Filled before, submitted after."""
     with mortal() as daemon:
-        trainer = ranks_of(daemon, SHARED_MEMORY, 1)[0]
+        trainer = ranks_of(daemon, LISTWISE, SHARED_MEMORY, 1)[0]
         trainer.begin(3, 1000, fill=5)
         columns = trainer.tell("columns")
         want = trainer.tell("compute", 0)
@@ -153,12 +141,10 @@ def test_batches_stay_where_they_are_over_a_restart():
 
 def test_leaving_after_an_announcement_has_found_the_new_daemon():
     with mortal() as daemon:
-        trainers = ranks_of(daemon, SHARED_MEMORY)
+        trainers = ranks_of(daemon, LISTWISE, SHARED_MEMORY)
         for trainer in trainers:
             trainer.begin(2, 9, fill=1)
-            trainer.start("compute", 0)
-        for trainer in trainers:
-            trainer.answer()
+        computed(trainers, 0)
         daemon.kill()
         daemon.start()
         trainers[0].tell("announce", 1, 2, 9)
@@ -172,7 +158,7 @@ def test_leaving_after_an_announcement_has_found_the_new_daemon():
 @pytest.mark.parametrize("transport", TRANSPORTS)
 def test_a_daemon_that_stays_away(transport):
     with mortal() as daemon:
-        trainer = ranks_of(daemon, transport, 1, reconnect_ms=400)[0]
+        trainer = ranks_of(daemon, LISTWISE, transport, 1, reconnect_ms=400)[0]
         trainer.begin(1, 4, fill=1)
         daemon.kill()
         begin = time.monotonic()
@@ -189,7 +175,7 @@ def test_a_daemon_that_stays_away(transport):
 def test_a_daemon_that_is_told_to_stop():
     with mortal() as daemon:
         for transport in TRANSPORTS:
-            trainers = ranks_of(daemon, transport)
+            trainers = ranks_of(daemon, LISTWISE, transport)
             for trainer in trainers:
                 trainer.begin(1, 4, fill=1)
             trainers[0].start("compute", 0)
@@ -224,11 +210,10 @@ def test_joining_waits_for_a_daemon_that_comes_later():
 
 def test_leaving_a_daemon_that_was_killed_gives_others_their_last_step():
     with mortal() as daemon:
-        trainers = ranks_of(daemon, SHARED_MEMORY)
+        trainers = ranks_of(daemon, LISTWISE, SHARED_MEMORY)
         for trainer in trainers:
             trainer.begin(2, 9, fill=1)
-            trainer.start("compute", 0)
-        want = [trainer.answer() for trainer in trainers]
+        want = computed(trainers, 0)
         daemon.kill()
         daemon.start()
         trainers[0].start("leave")
@@ -246,7 +231,7 @@ def test_leaving_a_new_daemon_that_has_no_room_for_this_trainer():
         file.write_text(json.dumps({**json.loads(file.read_text()), "limits": {"shared_memory_clients": 1}}))
         daemon.start()
         with Trainer(daemon.unix, SHARED_MEMORY) as other:
-            trainer = ranks_of(daemon, SHARED_MEMORY, 1, reconnect_ms=300)[0]
+            trainer = ranks_of(daemon, LISTWISE, SHARED_MEMORY, 1, reconnect_ms=300)[0]
             trainer.begin(1, 4, fill=1)
             trainer.tell("compute", 0)
             daemon.kill()
@@ -259,7 +244,7 @@ def test_leaving_a_new_daemon_that_has_no_room_for_this_trainer():
 
 def test_restarts_leave_neither_descriptors_nor_regions_behind():
     with mortal() as daemon:
-        trainer = ranks_of(daemon, SHARED_MEMORY, 1)[0]
+        trainer = ranks_of(daemon, LISTWISE, SHARED_MEMORY, 1)[0]
         trainer.begin(3, 100000, fill=5)
         for step in range(6):
             daemon.kill()
