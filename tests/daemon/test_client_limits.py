@@ -240,6 +240,5 @@ def test_a_join_that_failed_half_way_is_the_same_again(start):
             second.join_opened(group, 1, 2, BCE)
         assert daemon.client.group(group).ranks[1].state != 1
         first.tell("close")
-        while daemon.metric("lossd_shared_memory_clients") > 0:
-            time.sleep(0.01)
+        wait_until(lambda: daemon.metric("lossd_shared_memory_clients") == 0)
         assert second.join_opened(group, 1, 2, BCE)["generation"] == 1

@@ -26,8 +26,7 @@ def killed(daemon, group, world_size=2):
         trainer.begin(1, 40, fill=2)
         trainer.tell("submit", 0)
         wait_for(daemon, group, r0="WAITING")
-        trainer.process.kill()
-        trainer.process.wait()
+        trainer.kill()
     wait_for(daemon, group, r0="DEAD")
     return int(generation)
 
@@ -65,8 +64,7 @@ def test_a_member_over_http_is_never_known_to_be_dead(daemon):
     before = daemon.client.join(group, 1, 3, BCE).generation
     with Trainer(daemon.unix, SHARED_MEMORY) as trainer:
         assert int(trainer.join(group, 0, 3, BCE)["generation"]) == before
-        trainer.process.kill()
-        trainer.process.wait()
+        trainer.kill()
     wait_for(daemon, group, r0="DEAD")
     error = daemon.client.refused("JoinGroup", {"group": group, "rank": 2, "world_size": 3, "config": OTHER})
     assert error.reason == "CONFIG_DIGEST_MISMATCH"
