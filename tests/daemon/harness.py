@@ -249,6 +249,12 @@ def instrumented():
     return b"__asan_init" in program or b"__tsan_init" in program
 
 
+def page_faults(pid):
+    """Minor and major ones of all threads of a process, up to now."""
+    fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return {"minor": int(fields[7]), "major": int(fields[9])}
+
+
 class Daemon(LossdProcess):
     """With `client`, a client in JSON, and what its process and its counters say."""
 

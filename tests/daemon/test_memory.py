@@ -1,20 +1,13 @@
 """Memory of calls: kept for the next one, so that it need not be new pages, and given back when none comes."""
 
-import pathlib
 import time
 
 import pytest
 
-from harness import fresh
+from harness import fresh, page_faults
 from small import BCE
 
 CANDIDATES = 1_000_000
-
-
-def minor_faults(daemon):
-    """Of the whole process so far."""
-    stat = pathlib.Path(f"/proc/{daemon.process.pid}/stat").read_text()
-    return int(stat.rpartition(")")[2].split()[7])
 
 
 @pytest.mark.plain
@@ -28,9 +21,9 @@ def test_large_calls_cost_no_new_pages_and_their_memory_goes_after_ten_quiet_sec
     body = client.encode("ComputeLoss", {"group": group, "rank": 0, "lengths": [CANDIDATES], "tasks": [task]})
     for _ in range(4):
         client.call("ComputeLoss", body)
-    faults = minor_faults(daemon)
+    faults = page_faults(daemon.process.pid)["minor"]
     client.call("ComputeLoss", body)
-    assert minor_faults(daemon) - faults < len(body) // 4096 // 10
+    assert page_faults(daemon.process.pid)["minor"] - faults < len(body) // 4096 // 10
 
     kept = daemon.memory_kb("VmRSS") - idle
     assert kept > len(body) // 1024

@@ -10,7 +10,7 @@ import time
 import pytest
 
 import shm_peer
-from harness import Client, background, fresh
+from harness import Client, background, fresh, page_faults
 from shm_peer import HAS_STEP, Peer, ShmError, Socket, wait_until
 from small import BCE, Ranks, bad_batch, batch
 
@@ -333,12 +333,6 @@ def run_steps(peer, first, count):
         peer.wait(sleep=False)
 
 
-def faults(pid):
-    """Page faults of the process, minor and major."""
-    fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-    return int(fields[7]) + int(fields[9])
-
-
 @pytest.mark.plain
 def test_a_thousand_steps_fault_no_page_and_hold_no_more_memory(start):
     daemon = start({"compute_threads": 1})
@@ -347,9 +341,9 @@ def test_a_thousand_steps_fault_no_page_and_hold_no_more_memory(start):
     memory = daemon.metric("lossd_memory_bytes")
     rounds = []
     for begin in range(1000, 5000, 1000):  # the main thread may have pages of its own to touch
-        before = faults(daemon.process.pid)
+        before = sum(page_faults(daemon.process.pid).values())
         run_steps(peer, begin, 1000)
-        rounds.append(faults(daemon.process.pid) - before)
+        rounds.append(sum(page_faults(daemon.process.pid).values()) - before)
     assert min(rounds) == 0, rounds
     assert daemon.metric("lossd_memory_bytes") == memory
     peer.close()

@@ -16,7 +16,7 @@ import time
 
 import pytest
 
-from harness import BUILD, fresh
+from harness import BUILD, fresh, page_faults
 
 pytestmark = [
     pytest.mark.plain,
@@ -79,12 +79,6 @@ def warm_up(steppers):
     make(steppers, STEPS)
 
 
-def faults(pid):
-    """Minor and major page faults of all threads of a process."""
-    fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return {"minor": int(fields[7]), "major": int(fields[9])}
-
-
 def difference(after, before):
     return {name: after[name] - before[name] for name in after}
 
@@ -100,9 +94,9 @@ def test_a_thousand_steps_cost_no_page_fault_and_no_allocation(start, tmp_path, 
     warm_up(steppers)
     assert all(sum(one.read().values()) > 0 for one in counted), "nothing was counted"
 
-    before = [(faults(pid), one.read()) for pid, one in zip(pids, counted)]
+    before = [(page_faults(pid), one.read()) for pid, one in zip(pids, counted)]
     make(steppers, STEPS)
-    after = [(faults(pid), one.read()) for pid, one in zip(pids, counted)]
+    after = [(page_faults(pid), one.read()) for pid, one in zip(pids, counted)]
     for who, (faults0, counts0), (faults1, counts1) in zip(["lossd", "rank 0", "rank 1"], before, after):
         assert difference(faults1, faults0) == {"minor": 0, "major": 0}, who
         made = difference(counts1, counts0)
