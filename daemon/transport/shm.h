@@ -35,8 +35,10 @@ struct shm;
 struct shm *shm_create(const struct shm_settings *settings, struct registry *registry, struct counters *counters,
                        struct memory_budget *budget, struct lossd_error *err);
 
-/* Serve a listening SOCK_SEQPACKET socket; before shm_start. The descriptor is taken over, in every case.
- * LOSSD_INTERNAL. */
+/*
+ * Serve a listening SOCK_SEQPACKET socket; before shm_start. The descriptor is taken over, in every case.
+ * LOSSD_INTERNAL.
+ */
 CHECK_RESULT
 enum lossd_status shm_listen(struct shm *shm, int listen_fd, struct lossd_error *err);
 
@@ -47,7 +49,8 @@ enum lossd_status shm_start(struct shm *shm, struct lossd_error *err);
 /* Readable when shm_watch has something to do. */
 int shm_watch_fd(const struct shm *shm);
 
-/* Free what the thread has no use for any more: large regions take tens of milliseconds, in which trainers would wait.
+/*
+ * Free what the thread has no use for any more: large regions take tens of milliseconds, in which trainers would wait.
  */
 void shm_watch(struct shm *shm);
 

@@ -115,9 +115,7 @@ void *shm_run(void *context);
 /* The thread, or the main thread when it is over. May be called again. */
 void shm_close_listeners(struct shm *shm);
 
-/* Any thread. */
-
-/* Have the thread look around. */
+/* shm.c. Have the thread look around. Any thread. */
 void shm_wake(const struct shm *shm);
 
 /* shm_session.c. */
@@ -164,8 +162,10 @@ static inline bool shm_session_rings(const struct shm_session *session)
 
 /* shm_peer.c. */
 
-/* A pidfd of the process that has connected the socket at the other end. -1 where none can be had: the system is too
- * old, the process is of another namespace or gone, descriptors are out. */
+/*
+ * A pidfd of the process that has connected the socket at the other end. -1 where none can be had: the system is too
+ * old, the process is of another namespace or gone, descriptors are out.
+ */
 int shm_peer_pidfd(int fd);
 
 /* shm_connection.c. */
@@ -214,7 +214,7 @@ void shm_connection_make_region(struct shm_connection *connection);
 /* Touch the next piece of the region that is coming. The connection may be gone afterwards. */
 void shm_connection_touch(struct shm_connection *connection);
 
-/* Tell the registry that the connection does not speak for the rank of this session any more. */
+/* Tell the registry that the connection no longer speaks for the session's rank. */
 void shm_detach(struct shm_connection *connection, const struct shm_session *session);
 
 /* The session that is coming does not come. Says nothing to the registry. */
