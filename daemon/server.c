@@ -305,12 +305,6 @@ bool server_run(struct server *server)
     }
 }
 
-static void close_if_open(int fd)
-{
-    if (fd >= 0)
-        (void)close(fd);
-}
-
 void server_destroy(struct server *server)
 {
     if (server == NULL)
@@ -319,8 +313,8 @@ void server_destroy(struct server *server)
     shm_destroy(server->shm);
     http_destroy(server->http);
     registry_destroy(server->registry);
-    close_if_open(server->epoll_fd);
-    close_if_open(server->signal_fd);
-    close_if_open(server->wake_fd);
+    cleanup_close(&server->epoll_fd);
+    cleanup_close(&server->signal_fd);
+    cleanup_close(&server->wake_fd);
     free(server);
 }

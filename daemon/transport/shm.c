@@ -8,6 +8,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "transport/rpc.h"
 #include "transport/shm_internal.h"
@@ -110,12 +111,6 @@ size_t shm_open_calls(const struct shm *shm)
     return atomic_load(&shm->open_calls);
 }
 
-static void close_if_open(int fd)
-{
-    if (fd >= 0)
-        (void)close(fd);
-}
-
 void shm_destroy(struct shm *shm)
 {
     if (shm == NULL)
@@ -127,9 +122,9 @@ void shm_destroy(struct shm *shm)
     }
     shm_watch(shm);
     shm_close_listeners(shm);
-    close_if_open(shm->epoll_fd);
-    close_if_open(shm->wake_fd);
-    close_if_open(shm->waste_fd);
+    cleanup_close(&shm->epoll_fd);
+    cleanup_close(&shm->wake_fd);
+    cleanup_close(&shm->waste_fd);
     (void)pthread_mutex_destroy(&shm->waste_lock);
     free(shm);
 }
