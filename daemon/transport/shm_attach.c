@@ -138,13 +138,12 @@ void shm_connection_make_region(struct shm_connection *connection)
     struct lossd_error err;
 
     error_init(&err);
-    shm->num_waiting--;
-    if (shm_session_make_region(connection->coming, &err) == LOSSD_OK) {
-        (*count_of(shm, connection->coming))++;
-        return;
+    if (shm_session_make_region(connection->coming, &err) != LOSSD_OK) {
+        refuse_coming(connection, &err);
+    } else if (shm_session_has_region(connection->coming)) {
+        shm->num_waiting--;
+        shm->num_coming++;
     }
-    shm->num_waiting++;
-    refuse_coming(connection, &err);
 }
 
 /* A call that is answered may still hold the region that goes, for a moment. */
