@@ -190,7 +190,7 @@ void shm_connection_receive(struct shm_connection *connection, bool has_ended)
     ssize_t size = 0;
 
     if (!has_ended)
-        size = recv(connection->fd, &record, sizeof record, MSG_DONTWAIT | MSG_TRUNC | MSG_CMSG_CLOEXEC);
+        size = recv(connection->fd, &record, sizeof record, MSG_DONTWAIT | MSG_TRUNC);
     if (size > 0)
         take_record(connection, &record, (size_t)size);
     else if (size == 0 || (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR))
