@@ -13,7 +13,8 @@ static void drop_records(struct sockets *sockets)
 
     for (size_t i = 0; i < sockets->count; i++) {
         if (sockets->all[i].is_records) {
-            log_line(LOG_LEVEL_WARNING, "event=shared_memory_off socket=%s is not served", sockets->all[i].address + 5);
+            log_line(LOG_LEVEL_WARNING, "event=shared_memory_off socket=%s is not served",
+                     listener_unix_path(sockets->all[i].address));
             listener_close(&sockets->all[i]);
             continue;
         }
@@ -26,11 +27,12 @@ static void drop_records(struct sockets *sockets)
 static enum lossd_status open_beside(struct sockets *sockets, size_t index, struct lossd_error *err)
 {
     const char *address = sockets->all[index].address;
+    const char *path = listener_unix_path(address);
     char beside[LISTENER_ADDRESS_SIZE + sizeof LOSSD_SHM_SUFFIX];
     enum lossd_status status;
 
-    if (strlen(address + 5) + strlen(LOSSD_SHM_SUFFIX) >= sizeof(((struct sockaddr_un *)NULL)->sun_path)) {
-        log_line(LOG_LEVEL_WARNING, "event=no_shared_memory socket=%s with %s is too long for a path", address + 5,
+    if (strlen(path) + strlen(LOSSD_SHM_SUFFIX) >= sizeof(((struct sockaddr_un *)NULL)->sun_path)) {
+        log_line(LOG_LEVEL_WARNING, "event=no_shared_memory socket=%s with %s is too long for a path", path,
                  LOSSD_SHM_SUFFIX);
         return LOSSD_OK;
     }
@@ -73,7 +75,7 @@ void sockets_log(const struct sockets *sockets)
         const struct listener *listener = &sockets->all[i];
 
         if (listener->is_records)
-            log_line(LOG_LEVEL_INFO, "event=shared_memory socket=%s", listener->address + 5);
+            log_line(LOG_LEVEL_INFO, "event=shared_memory socket=%s", listener_unix_path(listener->address));
         else
             log_line(LOG_LEVEL_INFO, "event=listening listening on %s", listener->address);
     }

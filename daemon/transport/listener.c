@@ -18,7 +18,7 @@
 
 enum { BACKLOG = 1024, FIRST_INHERITED_FD = 3, HOST_SIZE = 256 };
 
-static const char *unix_path(const char *address)
+const char *listener_unix_path(const char *address)
 {
     return strncmp(address, "unix:", 5) == 0 ? address + 5 : NULL;
 }
@@ -52,7 +52,7 @@ static bool split_address(const char *address, char host[HOST_SIZE], const char 
 
 enum lossd_status listener_check_address(const char *address, struct lossd_error *err)
 {
-    const char *path = unix_path(address);
+    const char *path = listener_unix_path(address);
     char host[HOST_SIZE];
     const char *port;
 
@@ -127,7 +127,7 @@ enum lossd_status listener_check_place(const char *address, bool insecure, struc
     char host[HOST_SIZE];
     const char *port;
 
-    if (unix_path(address) != NULL || !split_address(address, host, &port) ||
+    if (listener_unix_path(address) != NULL || !split_address(address, host, &port) ||
         resolve(host, port, AI_NUMERICHOST, &found) != 0)
         return LOSSD_OK;
     for (const struct addrinfo *info = found; info != NULL && status == LOSSD_OK; info = info->ai_next)
@@ -228,7 +228,7 @@ static enum lossd_status listen_unix(struct listener *listener, const char *addr
 
     if (fd < 0)
         return system_error(err, address, "socket");
-    (void)snprintf(local.sun_path, sizeof local.sun_path, "%s", unix_path(address));
+    (void)snprintf(local.sun_path, sizeof local.sun_path, "%s", listener_unix_path(address));
     bound = bind_unix(fd, &local);
     is_held = !bound && errno == EADDRINUSE && lstat(local.sun_path, &file) == 0;
     if (is_held && !S_ISSOCK(file.st_mode))
@@ -257,8 +257,8 @@ enum lossd_status listener_open(struct listener *listener, const char *address, 
 
     if (status != LOSSD_OK)
         return status;
-    status = unix_path(address) != NULL ? listen_unix(&opened, address, SOCK_STREAM, err)
-                                        : listen_tcp(&opened, address, insecure, err);
+    status = listener_unix_path(address) != NULL ? listen_unix(&opened, address, SOCK_STREAM, err)
+                                                 : listen_tcp(&opened, address, insecure, err);
     if (status != LOSSD_OK)
         return status;
     if (!name_socket(&opened)) {
@@ -275,7 +275,7 @@ enum lossd_status listener_open_records(struct listener *listener, const char *a
     struct listener opened = {.fd = -1};
     enum lossd_status status = listener_check_address(address, err);
 
-    if (status == LOSSD_OK && unix_path(address) == NULL)
+    if (status == LOSSD_OK && listener_unix_path(address) == NULL)
         status = error_set(err, LOSSD_INVALID_ARGUMENT, "listen", "`%s` is not unix:/path", address);
     if (status == LOSSD_OK)
         status = listen_unix(&opened, address, SOCK_SEQPACKET, err);
@@ -334,9 +334,9 @@ void listener_close(struct listener *listener)
 {
     struct stat file;
 
-    if (listener->owns_file && lstat(unix_path(listener->address), &file) == 0 && file.st_dev == listener->device &&
-        file.st_ino == listener->inode)
-        (void)unlink(unix_path(listener->address));
+    if (listener->owns_file && lstat(listener_unix_path(listener->address), &file) == 0 &&
+        file.st_dev == listener->device && file.st_ino == listener->inode)
+        (void)unlink(listener_unix_path(listener->address));
     listener->owns_file = false;
     if (listener->fd >= 0)
         (void)close(listener->fd);

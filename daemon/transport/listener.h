@@ -19,6 +19,9 @@ struct listener {
     ino_t inode;
 };
 
+/* The path in an address unix:/path; NULL for another address. */
+const char *listener_unix_path(const char *address);
+
 /*
  * Whether an address reads as host:port ("[::1]:7430" for IPv6) or unix:/path. Resolves nothing.
  * LOSSD_INVALID_ARGUMENT.
