@@ -8,6 +8,9 @@
 #include "transport/rpc.h"
 #include "transport/shm_internal.h"
 
+_Static_assert(sizeof(((struct lossd_shm_attach *)NULL)->group) == NAME_MAX_LENGTH + 1,
+               "a name is as long in a record");
+
 static enum lossd_status check_attach(const struct lossd_shm_attach *attach, const struct shm_settings *settings,
                                       struct lossd_error *err)
 {
