@@ -97,17 +97,20 @@ static int report_failure(const struct options *options, const char *who, const 
     return exit_code;
 }
 
-/* All that the address offers, where no transport is named. */
+/* All that the address offers, where no transport is named: one step of one candidate shows it. */
 static int choose_transports(const struct options *options, struct bench_options *bench)
 {
-    enum lossd_transport best;
+    const struct bench_options probe = {.list_length = 1, .tasks = 1, .ranks = 1, .steps = 1};
+    struct bench_row row;
     struct lossd_failure failure;
 
     if (bench->num_transports > 0)
         return EXIT_DONE;
-    if (!bench_probe(options, &best, &failure))
+    if (!bench_run(options, &probe, LOSSD_TRANSPORT_AUTO, 1, &row, &failure))
         return report_failure(options, NULL, &failure);
-    if (best == LOSSD_TRANSPORT_SHARED_MEMORY)
+    if (row.interrupted)
+        return EXIT_INTERRUPTED;
+    if (row.transport == LOSSD_TRANSPORT_SHARED_MEMORY)
         bench->transports[bench->num_transports++] = LOSSD_TRANSPORT_SHARED_MEMORY;
     bench->transports[bench->num_transports++] = LOSSD_TRANSPORT_HTTP_PROTOBUF;
     bench->transports[bench->num_transports++] = LOSSD_TRANSPORT_HTTP_JSON;

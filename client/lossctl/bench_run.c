@@ -183,14 +183,3 @@ bool bench_run(const struct options *options, const struct bench_options *bench,
     close_all(ranks, bench->ranks);
     return failed == NULL;
 }
-
-bool bench_probe(const struct options *options, enum lossd_transport *transport, struct lossd_failure *failure)
-{
-    const struct bench_options small = {.list_length = 1, .tasks = 1, .ranks = 1, .steps = 1};
-    struct bench_row row;
-
-    if (!bench_run(options, &small, LOSSD_TRANSPORT_AUTO, 1, &row, failure))
-        return false;
-    *transport = row.transport;
-    return true;
-}

@@ -28,11 +28,6 @@ struct bench_row {
 bool bench_run(const struct options *options, const struct bench_options *bench, enum lossd_transport transport,
                uint32_t candidates, struct bench_row *row, struct lossd_failure *failure);
 
-/*
- * What AUTO stands for at the address: whether it offers shared memory. Makes one step of one candidate.
- */
-bool bench_probe(const struct options *options, enum lossd_transport *transport, struct lossd_failure *failure);
-
 /* SIGINT and SIGTERM wait for bench_run from now on. */
 void bench_block_signals(void);
 

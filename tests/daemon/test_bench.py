@@ -176,6 +176,17 @@ def test_ctrl_c_shows_what_was_measured_and_leaves_the_group(daemon, transport):
     assert groups(daemon) == []
 
 
+def test_ctrl_c_counts_also_where_it_comes_before_the_first_row(daemon):
+    def interrupt():  # pending from the start: taken at the first look at signals
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+        os.kill(os.getpid(), signal.SIGINT)
+
+    command = [LOSSCTL, "--addr", daemon.unix, "bench", "--seconds", "600", "--json"]
+    done = subprocess.run(command, preexec_fn=interrupt, capture_output=True, text=True, timeout=20, check=False)
+    assert (done.returncode, done.stderr) == (INTERRUPTED, "")
+    assert groups(daemon) == []
+
+
 def test_progress_is_a_line_a_second_or_one_that_changes_on_a_terminal(daemon):
     process = running(daemon, "--transport", "protobuf", "--progress")
     lines = [process.stderr.readline() for _ in range(2)]
