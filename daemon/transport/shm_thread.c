@@ -228,7 +228,10 @@ static void finish(struct shm *shm)
     (void)serve(shm);
     for (struct shm_connection *c = shm->connections; c != NULL; c = next) {
         next = c->next;
-        shm_connection_end(c);
+        if (c->ends)
+            (void)shm_connection_reap(c);
+        else
+            shm_connection_end(c);
     }
 }
 
