@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "support/random.h"
 #include "support/shm_raw.h"
 
 enum { NUM_CANDIDATES = 24, MAX_CLASSES = 64, EACH_PAUSE = 256 };
@@ -25,16 +26,8 @@ struct scribbler {
     bool stops;      /* atomic */
     uint64_t pauses; /* begun and ended; odd: the thread pauses; atomic */
     uint64_t seen;   /* of these, by the thread; atomic */
-    uint64_t state;
+    struct random random;
 };
-
-static uint64_t next_random(uint64_t *state)
-{
-    *state ^= *state << 13;
-    *state ^= *state >> 7;
-    *state ^= *state << 17;
-    return *state;
-}
 
 static void set_word(const struct scribbler *s, uint64_t offset, uint64_t value)
 {
@@ -44,7 +37,7 @@ static void set_word(const struct scribbler *s, uint64_t offset, uint64_t value)
 /* A place that might be right: near a border, or anywhere in the region. */
 static uint64_t some_offset(struct scribbler *s)
 {
-    const uint64_t r = next_random(&s->state);
+    const uint64_t r = random_next(&s->random);
     const uint64_t borders[] = {0, 4, s->raw.layout.data_offset, s->raw.layout.region_bytes, UINT64_MAX - 7};
 
     if (r % 4 == 0)
@@ -56,12 +49,12 @@ static uint64_t some_offset(struct scribbler *s)
 static void scribble_submission(struct scribbler *s)
 {
     struct lossd_shm_submission *head = raw_submission(&s->raw);
-    struct lossd_shm_task *task = &head->tasks[next_random(&s->state) % s->raw.layout.num_tasks];
+    struct lossd_shm_task *task = &head->tasks[random_next(&s->random) % s->raw.layout.num_tasks];
     uint64_t *const offsets[] = {&task->logits,   &task->gradient,   &task->labels,  &task->weights,
                                  &task->sessions, &task->task_space, &head->lengths, &head->label_bits};
     uint32_t *const counts[] = {&task->logits_stride, &task->gradient_stride, &head->num_requests,
                                 &head->num_candidates};
-    const uint64_t r = next_random(&s->state);
+    const uint64_t r = random_next(&s->random);
 
     switch (r % 8) {
     case 0:
@@ -86,9 +79,9 @@ static void scribble_submission(struct scribbler *s)
 static uint64_t some_value(struct scribbler *s)
 {
     static const uint64_t specials[] = {0, UINT64_MAX, 0x7fc000007fc00000, 0x7f8000007f800000, 0x0000001800000018};
-    const uint64_t r = next_random(&s->state);
+    const uint64_t r = random_next(&s->random);
 
-    return r % 4 == 0 ? specials[r / 4 % 5] : next_random(&s->state);
+    return r % 4 == 0 ? specials[r / 4 % 5] : random_next(&s->random);
 }
 
 /* Any bits, lengths included. */
@@ -97,7 +90,7 @@ static void scribble_wild(struct scribbler *s)
     const uint64_t words = (s->raw.layout.region_bytes - s->raw.layout.data_offset) / 8;
 
     for (int i = 0; i < 64; i++)
-        set_word(s, s->raw.layout.data_offset + 8 * (next_random(&s->state) % words), some_value(s));
+        set_word(s, s->raw.layout.data_offset + 8 * (random_next(&s->random) % words), some_value(s));
 }
 
 /* Zeros and ones behind the lengths: logits, labels and sessions that pass, and that are others at the next look. */
@@ -107,7 +100,7 @@ static void scribble_mild(struct scribbler *s)
     const uint64_t words = (s->raw.layout.region_bytes - start) / 8;
 
     for (int i = 0; i < 64; i++) {
-        const uint64_t r = next_random(&s->state);
+        const uint64_t r = random_next(&s->random);
 
         set_word(s, start + 8 * (r / 4 % words), (r & 1) * 0x3f800000 + (r >> 1 & 1) * 0x3f80000000000000);
     }
@@ -116,7 +109,7 @@ static void scribble_mild(struct scribbler *s)
 static void scribble_all(struct scribbler *s)
 {
     for (int i = 0; i < 64; i++)
-        set_word(s, 8 * (next_random(&s->state) % (s->raw.layout.region_bytes / 8)), some_value(s));
+        set_word(s, 8 * (random_next(&s->random) % (s->raw.layout.region_bytes / 8)), some_value(s));
 }
 
 /* Returns when the thread pauses, or goes on when it sees it. */
@@ -148,7 +141,7 @@ static void *scribble(void *context)
     struct scribbler *s = context;
 
     while (!__atomic_load_n(&s->stops, __ATOMIC_RELAXED)) {
-        const uint64_t r = next_random(&s->state);
+        const uint64_t r = random_next(&s->random);
         const uint64_t rounds = r / 8 % 40;
 
         keep_pause(s);
@@ -218,13 +211,12 @@ static void call_all(struct scribbler *s, const unsigned *classes, uint32_t sess
     }
 }
 
-static uint32_t parse_classes(const char *text, unsigned classes[MAX_CLASSES])
+static void parse_classes(const char *text, unsigned classes[MAX_CLASSES])
 {
     uint32_t count = 0;
 
     for (char *end; count < MAX_CLASSES && *text != '\0'; text = end + (*end == ','))
         classes[count++] = (unsigned)strtoul(text, &end, 10);
-    return count;
 }
 
 /* False where the daemon does not let it in any more. */
@@ -234,7 +226,7 @@ static bool run_once(struct scribbler *s, char **argv, uint64_t calls, uint64_t 
     const int fd = raw_connect(argv[1]);
     pthread_t thread;
 
-    (void)parse_classes(argv[4], classes);
+    parse_classes(argv[4], classes);
     raw_ask(fd, argv[2], 0, strtoull(argv[3], NULL, 10), 16384);
     if (!raw_attached(&s->raw, fd))
         return false;
@@ -250,7 +242,7 @@ static bool run_once(struct scribbler *s, char **argv, uint64_t calls, uint64_t 
 
 int main(int argc, char **argv)
 {
-    struct scribbler scribbler = {.state = 88172645463325252};
+    struct scribbler scribbler = {.random = {.state = 1}};
     struct tally tally = {0};
     uint64_t step = 0;
     uint64_t calls;

@@ -22,19 +22,11 @@
 
 enum { LINE_BYTES = 1 << 16 };
 
-static uint64_t next_random(struct shell *shell)
-{
-    shell->random ^= shell->random << 13;
-    shell->random ^= shell->random >> 7;
-    shell->random ^= shell->random << 17;
-    return shell->random >> 8;
-}
-
 static void seed(struct shell *shell, uint64_t number)
 {
-    shell->random = (number + 1) * UINT64_C(0x9e3779b97f4a7c15);
+    shell->random = (struct random){.state = (number + 1) * UINT64_C(0x9e3779b97f4a7c15)};
     for (int i = 0; i < 8; i++)
-        (void)next_random(shell);
+        (void)random_next(&shell->random);
 }
 
 /* Filling. */
@@ -45,7 +37,7 @@ static void fill_lengths(struct shell *shell, struct lossd_batch *batch)
     for (uint32_t r = 0; r < batch->requests; r++)
         batch->lengths[r] = 0;
     for (uint32_t c = 0; c < batch->candidates && batch->requests > 0; c++)
-        batch->lengths[next_random(shell) % batch->requests]++;
+        batch->lengths[random_below(&shell->random, batch->requests)]++;
 }
 
 /* Logits that all types hold exactly, labels of two kinds, weights and the others small. */
@@ -54,21 +46,21 @@ static void fill(struct shell *shell, struct lossd_batch *batch, enum lossd_type
     fill_lengths(shell, batch);
     for (uint32_t c = 0; c < batch->candidates; c++) {
         if (batch->label_bits != NULL)
-            batch->label_bits[c] = next_random(shell) & 0xff;
+            batch->label_bits[c] = random_next(&shell->random) & 0xff;
         for (size_t t = 0; t < batch->num_tasks; t++) {
             const struct lossd_task *task = &batch->tasks[t];
 
             for (uint32_t k = 0; k < task->num_class; k++)
                 value_store(task->logits, (enum value_type)type, c * task->stride + k,
-                            (double)(next_random(shell) % 129) / 16 - 4);
+                            (double)random_below(&shell->random, 129) / 16 - 4);
             if (task->labels != NULL)
-                task->labels[c] = (float)(next_random(shell) % 2);
+                task->labels[c] = (float)random_below(&shell->random, 2);
             if (task->weights != NULL)
-                task->weights[c] = (float)(next_random(shell) % 5) / 2;
+                task->weights[c] = (float)random_below(&shell->random, 5) / 2;
             if (task->sessions != NULL)
-                task->sessions[c] = (int64_t)(next_random(shell) % 7) - 3;
+                task->sessions[c] = (int64_t)random_below(&shell->random, 7) - 3;
             if (task->task_space != NULL)
-                task->task_space[c] = (float)(next_random(shell) % 2);
+                task->task_space[c] = (float)random_below(&shell->random, 2);
         }
     }
 }
@@ -216,8 +208,8 @@ static enum lossd_code run_step(struct shell *shell, uint64_t step, uint64_t num
     enum lossd_code code;
 
     seed(shell, number + 1000 * step + shell->rank);
-    shape.requests = (uint32_t)(next_random(shell) % 5);
-    shape.candidates = shape.requests == 0 ? 0 : (uint32_t)(next_random(shell) % 400);
+    shape.requests = random_below(&shell->random, 5);
+    shape.candidates = shape.requests == 0 ? 0 : random_below(&shell->random, 400);
     code = begin(shell, &shape, &why);
     if (code == LOSSD_CODE_OK) {
         fill(shell, shell->batches[shell->current], LOSSD_F32);

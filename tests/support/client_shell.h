@@ -7,6 +7,8 @@
 
 #include <lossd/lossd.h>
 
+#include "support/random.h"
+
 enum { MAX_BATCHES = 16 };
 
 struct shell {
@@ -18,7 +20,7 @@ struct shell {
     uint32_t rank;
     uint32_t patience; /* how often it is asked until it has enough of waiting; 0: never */
     uint32_t asked;
-    uint64_t random;
+    struct random random;
     const struct lossd_result *result; /* the last one */
 };
 
