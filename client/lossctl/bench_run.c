@@ -13,13 +13,21 @@
 #include "lossctl/bench_batch.h"
 #include "lossctl/bench_rank.h"
 
-void bench_block_signals(void)
+/* Those that end a row. */
+static sigset_t ending_signals(void)
 {
     sigset_t signals;
 
     (void)sigemptyset(&signals);
     (void)sigaddset(&signals, SIGINT);
     (void)sigaddset(&signals, SIGTERM);
+    return signals;
+}
+
+void bench_block_signals(void)
+{
+    const sigset_t signals = ending_signals();
+
     (void)pthread_sigmask(SIG_BLOCK, &signals, NULL);
 }
 
@@ -46,12 +54,9 @@ static void attend(struct bench_shared *shared, const char *what)
 {
     const struct timespec moment = {.tv_nsec = 50 * NS_PER_MS};
     const int64_t start_ns = clock_now_ns();
+    const sigset_t signals = ending_signals();
     int64_t shown_ns = start_ns;
-    sigset_t signals;
 
-    (void)sigemptyset(&signals);
-    (void)sigaddset(&signals, SIGINT);
-    (void)sigaddset(&signals, SIGTERM);
     while (atomic_load(&shared->running) > 0) {
         if (sigtimedwait(&signals, NULL, &moment) > 0 && atomic_exchange(&shared->stop, true))
             _exit(EXIT_INTERRUPTED);
