@@ -33,7 +33,6 @@
 #ifndef LOSSD_LOSSD_H
 #define LOSSD_LOSSD_H
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 

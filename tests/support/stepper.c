@@ -7,6 +7,7 @@
  * read.
  */
 #include <lossd/lossd.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
