@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "client/failure.h"
-#include "lossd_shm.h"
 
 enum { LEAST_PATIENCE_MS = 1000, LONGEST_PATIENCE_MS = 10000 };
 

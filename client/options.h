@@ -8,8 +8,10 @@
 
 #include "client/interrupt.h"
 #include "client/lossd.h"
+#include "lossd_shm.h"
 
-enum { MAX_SLOTS = 15, DEFAULT_SLOTS = 2, DEFAULT_RECONNECT_MS = 30000 };
+/* Of the slots that the daemon gives one is for announcements. */
+enum { MAX_SLOTS = LOSSD_SHM_MAX_SLOTS - 1, DEFAULT_SLOTS = 2, DEFAULT_RECONNECT_MS = 30000 };
 
 #define DEFAULT_ADDRESS "127.0.0.1:7430"
 
