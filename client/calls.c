@@ -6,7 +6,7 @@
 #include "client/client.h"
 #include "client/failure.h"
 
-/* A batch is the first member of its slot; NULL for one of another client, or before. */
+/* NULL for a batch of another client, and for all before joining. */
 static struct slot *slot_of(struct lossd_client *client, const struct lossd_batch *batch)
 {
     for (uint32_t i = 0; client->slots != NULL && i < client->settings.num_slots; i++)

@@ -16,7 +16,7 @@ enum slot_state {
 };
 
 struct slot {
-    struct lossd_batch batch; /* the user's; a pointer to it is one to the slot */
+    struct lossd_batch batch; /* the user's */
     struct lossd_task *tasks; /* [T] */
     struct lossd_result result;
     struct lossd_task_result *task_results; /* [T] */

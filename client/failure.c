@@ -100,7 +100,7 @@ enum lossd_code failure_from_shm(struct lossd_failure *failure, const struct los
 
 void failure_copy(struct lossd_failure *to, const struct lossd_failure *from)
 {
-    if (to == NULL || to == from)
+    if (to == NULL)
         return;
     memcpy(to, from, offsetof(struct lossd_failure, metadata));
     memcpy(to->metadata, from->metadata, from->metadata_bytes);
