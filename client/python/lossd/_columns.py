@@ -92,7 +92,6 @@ def _array(values: Any, what: str) -> tuple[Any, bool]:
     if isinstance(values, np.ndarray):
         return values, False
     if hasattr(values, "__dlpack__"):
-        _dlpack.refuse_other_devices(values, what)
         try:
             return _dlpack.read(values, what)
         except (BufferError, RuntimeError):  # of a type that it does not export, as bool of some versions of torch

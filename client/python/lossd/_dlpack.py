@@ -44,7 +44,7 @@ class _Borrowed:
         self._capsule = capsule
 
 
-def refuse_other_devices(source: Any, what: str) -> None:
+def _refuse_other_devices(source: Any, what: str) -> None:
     """TypeError where the memory of source is not of the CPU."""
     device, index = source.__dlpack_device__()
     if device not in (CPU, CUDA_HOST):
@@ -62,7 +62,7 @@ def read(source: Any, what: str) -> tuple[np.ndarray[Any, Any], bool]:
 
     TypeError where the memory is another device's, or the type of its elements is none that NumPy has.
     """
-    refuse_other_devices(source, what)
+    _refuse_other_devices(source, what)
     capsule = source.__dlpack__()
     tensor = _Tensor.from_address(_pointer(capsule, b"dltensor"))
     bits = tensor.dtype_bits
