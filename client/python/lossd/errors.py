@@ -76,10 +76,6 @@ def _ranks(text: str) -> tuple[int, ...]:
     return tuple(ranks)
 
 
-def _name(names: tuple[str, ...], number: int) -> str:
-    return names[number] if number < len(names) else names[0]
-
-
 def from_failure(failure: _structs.Failure) -> Error:
     """The exception that says what a struct lossd_failure says."""
 
@@ -97,5 +93,5 @@ def from_failure(failure: _structs.Failure) -> Error:
         code=CODES[failure.code] if failure.code < len(CODES) else "unknown",
         field=text(failure.field),
         metadata=dict(zip(words[::2], words[1::2])),
-        retry=_name(RETRIES, failure.retry),
+        retry=RETRIES[failure.retry] if failure.retry < len(RETRIES) else "never",
     )
