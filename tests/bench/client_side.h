@@ -16,8 +16,8 @@ struct client_side {
 };
 
 /*
- * Open, join a group of one rank with this config and num_tasks tasks, fill all batches, and see on each that the
- * answer is that of the kernel, bit by bit.
+ * Open, join a group of one rank with this config, fill all batches, and see on each that the answer is that of the
+ * kernel, bit by bit.
  *
  * options  borrowed for the call; num_slots and the sizes are set here.
  */

@@ -43,7 +43,7 @@ static uint32_t fill_lengths(uint32_t *lengths, uint32_t num_candidates, uint64_
     return num_requests;
 }
 
-void columns_fill(struct columns *columns, size_t num_tasks, uint64_t seed)
+static void fill_columns(struct columns *columns, size_t num_tasks, uint64_t seed)
 {
     uint64_t state = seed;
 
@@ -72,7 +72,7 @@ void columns_make(struct columns *columns, size_t num_tasks, uint32_t num_candid
         columns->logits[t] = allocate(arena, num_candidates);
         columns->labels[t] = allocate(arena, num_candidates);
     }
-    columns_fill(columns, num_tasks, seed);
+    fill_columns(columns, num_tasks, seed);
 }
 
 static void check(enum lossd_status status, const char *what, const struct lossd_error *err)

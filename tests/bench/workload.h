@@ -34,11 +34,10 @@ struct columns {
     void *gradients[MAX_TASKS]; /* where the kernel writes them; NULL: to memory of its own */
 };
 
-/* Lists of log-normal length with mean 32; logits of a normal distribution; one label in eight is 1. Sets num_requests.
+/*
+ * Lists of log-normal length with mean 32; logits of a normal distribution; one label in eight is 1. The columns lie in
+ * the arena.
  */
-void columns_fill(struct columns *columns, size_t num_tasks, uint64_t seed);
-
-/* The same for columns in memory of their own, which lives in the arena. */
 void columns_make(struct columns *columns, size_t num_tasks, uint32_t num_candidates, uint64_t seed,
                   struct arena *arena);
 
@@ -67,7 +66,7 @@ struct copies {
 void copies_init(struct copies *copies, size_t num_tasks, uint32_t num_candidates, struct arena *arena);
 void copies_run(const struct copies *copies, size_t num_tasks, const struct columns *columns);
 
-/* "BENCH: what: ..." on standard error, and the end. */
+/* "WHAT: WHY" on standard error, and the end. */
 _Noreturn void bench_die(const char *what, const char *why);
 
 #endif

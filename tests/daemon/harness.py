@@ -203,9 +203,6 @@ class Client:
     def group(self, name):
         return self.call("GetGroup", {"group": name}).group
 
-    def with_codec(self, codec):
-        return Client(self.address, codec, self.timeout)
-
 
 def together(*calls):
     """Run functions at the same time: their results, or the RpcErrors that they ended with."""

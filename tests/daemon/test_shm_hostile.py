@@ -12,9 +12,8 @@ import time
 
 import pytest
 
-import shm_peer
 from harness import BUILD, background, fresh, instrumented
-from shm_peer import ATTACH, BELL, HAS_STEP, Attach, Header, Peer, ShmError, Socket, header, wait_until
+from shm_peer import ATTACH, BELL, Attach, Header, Peer, ShmError, Socket, header, wait_until
 from small import BCE, LN2, Ranks, batch
 from test_shm import MANY
 

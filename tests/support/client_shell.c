@@ -2,7 +2,7 @@
  * A trainer that does what it is told, a command a line, through liblossd, and says what came of it, a line of JSON
  * each. Floats are hexadecimal, so that they are the same bits on the other side.
  *
- *   open ADDRESS TRANSPORT SLOTS TIMEOUT_MS RECONNECT_MS NO_SPIN MAX_REQUESTS MAX_CANDIDATES    environment
+ *   open ADDRESS TRANSPORT SLOTS TIMEOUT_MS RECONNECT_MS NO_SPIN MAX_REQUESTS MAX_CANDIDATES
  *   join GROUP RANK WORLD_SIZE CONFIG    ("-": none)                leave    close
  *   begin REQUESTS CANDIDATES LOGITS_TYPE GRADIENT_TYPE LAYOUT WEIGHTED    use BATCH (in the order of begin)
  *   fill SEED    columns    counts REQUESTS CANDIDATES    logit TASK INDEX VALUE    log_scale TASK VALUE
@@ -96,19 +96,6 @@ static void do_open(struct shell *shell, const char *words)
     options.address = strcmp(address, "-") == 0 ? NULL : address;
     options.transport = (enum lossd_transport)transport;
     say(lossd_client_open(&options, &shell->client, &why), &why);
-}
-
-static void do_environment(void)
-{
-    struct lossd_membership me;
-    struct lossd_failure why;
-    const enum lossd_code code = lossd_membership_from_environment(&me, &why);
-
-    if (code != LOSSD_CODE_OK)
-        say(code, &why);
-    else
-        printf("{\"code\": 0, \"group\": \"%s\", \"numbers\": [%u, %u, %u, %u, %u], \"master\": \"%s\"}\n", me.group,
-               me.rank, me.world_size, me.local_world_size, me.nnodes, me.node_rank, me.master_addr);
 }
 
 static void do_join(struct shell *shell, const char *words)
@@ -275,8 +262,6 @@ static void obey(struct shell *shell, const char *command, const char *words)
 
     if (strcmp(command, "open") == 0) {
         do_open(shell, words);
-    } else if (strcmp(command, "environment") == 0) {
-        do_environment();
     } else if (strcmp(command, "join") == 0) {
         do_join(shell, words);
     } else if (strcmp(command, "leave") == 0) {
