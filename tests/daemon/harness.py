@@ -12,6 +12,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 from google.protobuf import json_format
@@ -230,6 +231,13 @@ def background(call):
     future = pool.submit(run)
     pool.shutdown(wait=False)
     return future
+
+
+def wait_until(check, seconds=10):
+    end = time.monotonic() + seconds
+    while not check():
+        assert time.monotonic() < end, "never became true"
+        time.sleep(0.01)
 
 
 _names = itertools.count()

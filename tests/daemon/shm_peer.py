@@ -88,13 +88,6 @@ def header(kind, size, magic=MAGIC, version=VERSION, reserved=0):
     return Header(magic, version, kind, size, reserved)
 
 
-def wait_until(check, seconds=10):
-    end = time.monotonic() + seconds
-    while not check():
-        assert time.monotonic() < end, "never became true"
-        time.sleep(0.01)
-
-
 class Socket:
     """The connection alone."""
 

@@ -7,8 +7,7 @@ import time
 import pytest
 
 from client_program import BCE, JSON, PROTOBUF, SHARED_MEMORY, TRANSPORTS, Trainer, computed, end, ranks_of
-from harness import fresh
-from shm_peer import wait_until
+from harness import fresh, wait_until
 from test_client_limits import stop
 
 

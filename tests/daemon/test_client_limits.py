@@ -11,8 +11,7 @@ import time
 import pytest
 
 from client_program import AUTO, BCE, PROTOBUF, SHARED_MEMORY, TRANSPORTS, ClientFailure, Trainer
-from harness import fresh
-from shm_peer import wait_until
+from harness import fresh, wait_until
 
 
 def test_where_the_daemon_shares_no_memory(start):

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from harness import PATHS, RpcError, background, instrumented
+from harness import PATHS, RpcError, background, instrumented, wait_until
 from small import BCE, Ranks, batch
 
 LIST = PATHS["ListGroups"]
@@ -46,13 +46,6 @@ def error_of(answer):
     return RpcError(*answer)
 
 
-def until(condition, seconds=15):
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "not within %d s" % seconds
-        time.sleep(0.02)
-
-
 @pytest.mark.parametrize("data", [HALF, head(JSON, "Content-Length: 10"), head(JSON)[:-2], head("Transfer-Encoding: chunked", JSON)])
 def test_a_request_that_does_not_come_to_its_end_is_told_the_limit(start, data):
     daemon = start({"limits": {"upload_timeout_ms": 700}})
@@ -61,7 +54,7 @@ def test_a_request_that_does_not_come_to_its_end_is_told_the_limit(start, data):
     assert (error.code, error.reason, error.metadata) == ("resource_exhausted", "LIMIT_EXCEEDED",
                                                           {"limit": "upload_timeout_ms"})
     assert 0.6 < time.monotonic() - begin < 5
-    until(lambda: daemon.metric("lossd_open_calls") == 0)
+    wait_until(lambda: daemon.metric("lossd_open_calls") == 0)
 
 
 def test_a_refused_body_that_does_not_come_is_answered_long_before_the_upload_timeout(start):
@@ -82,7 +75,7 @@ def test_half_sent_and_waiting_calls_are_answered_when_the_drain_is_over(start):
     g.wait_for(0, "WAITING")
     half = send(daemon, HALF)
     refused = send(daemon, head("Content-Type: text/plain", "Content-Length: 10"))
-    until(lambda: daemon.metric("lossd_open_calls") == 2)
+    wait_until(lambda: daemon.metric("lossd_open_calls") == 2)
     begin = time.monotonic()
     daemon.process.send_signal(signal.SIGTERM)
     assert error_of(receive(half)).reason == "SHUTTING_DOWN"
@@ -99,7 +92,7 @@ def test_a_client_that_does_not_read_its_answer_delays_the_end_for_a_grace_only(
     g = Ranks(daemon.client, "unread", 1)
     body = g.client.encode("ComputeLoss", {"group": "unread", "step": 1, **batch(600000)})
     sock = send(daemon, head(JSON, f"Content-Length: {len(body)}", target=PATHS["ComputeLoss"]) + body)
-    until(lambda: daemon.metric("lossd_memory_bytes") > 0)
+    wait_until(lambda: daemon.metric("lossd_memory_bytes") > 0)
     time.sleep(1)  # the answer is there, and larger than the sockets hold
     begin = time.monotonic()
     daemon.process.send_signal(signal.SIGTERM)
@@ -133,22 +126,22 @@ def test_many_cookies_are_refused_at_once_and_leave_nothing(daemon):
     refuse(300)
     if not instrumented():
         assert daemon.memory_kb("VmRSS") - memory < 1024
-    until(lambda: daemon.metric("lossd_open_calls") == 0)
+    wait_until(lambda: daemon.metric("lossd_open_calls") == 0)
 
 
 def test_a_connection_past_the_limit_is_told_so_and_probes_go_on(start):
     daemon = start({"limits": {"connections": 8}})
     held = [daemon.client.socket() for _ in range(8)]
-    until(lambda: daemon.metric("lossd_connections") == 9)
+    wait_until(lambda: daemon.metric("lossd_connections") == 9)
     error = daemon.client.refused("LeaveGroup", {"group": "g", "rank": 0})
     assert (error.reason, error.metadata) == ("OVERLOADED", {"limit": "connections"})
     assert error.headers["Connection"] == "close" and error.headers["Retry-After"]
     assert daemon.client.http("GET", "/livez")[0] == 200
     assert daemon.client.call("Check", {}).status == 1
     held.pop().close()
-    until(lambda: daemon.metric("lossd_connections") == 8)
+    wait_until(lambda: daemon.metric("lossd_connections") == 8)
     del held[0]
-    until(lambda: daemon.metric("lossd_connections") < 8)
+    wait_until(lambda: daemon.metric("lossd_connections") < 8)
     assert daemon.client.refused("LeaveGroup", {"group": "g", "rank": 0}).reason == "GROUP_NOT_FOUND"
 
 
@@ -160,7 +153,7 @@ def test_clients_that_close_at_any_byte_are_gone_soon(start):
         for _ in range(10):
             send(daemon, call[:cut]).close()
     time.sleep(0.5)  # all are accepted by now
-    until(lambda: daemon.descriptors() <= quiet and daemon.metric("lossd_connections") == 1, 10)
+    wait_until(lambda: daemon.descriptors() <= quiet and daemon.metric("lossd_connections") == 1)
 
 
 def test_a_client_that_has_closed_its_side_gets_its_answer_and_is_not_kept(daemon):
@@ -177,7 +170,7 @@ def test_reading_calls_are_taken_when_calls_and_memory_are_used_up(start):
                     "groups": [{"name": "full", "world_size": 2, "config": BCE}]})
     client = daemon.client
     waiting = background(lambda: client.call("ComputeLoss", {"group": "full", "rank": 0, "step": 1, **batch(20000)}))
-    until(lambda: daemon.metric("lossd_parked_calls") == 1)
+    wait_until(lambda: daemon.metric("lossd_parked_calls") == 1)
     error = client.refused("LeaveGroup", {"group": "full", "rank": 1})
     assert (error.reason, error.metadata) == ("OVERLOADED", {"limit": "open_calls"})
     for _ in range(20):
@@ -224,7 +217,7 @@ def test_a_call_that_others_leave_no_memory_may_be_sent_again(start):
 def test_calls_that_only_read_take_no_place_of_others(start):
     daemon = start({"limits": {"open_calls": 1}})
     reading = [send(daemon, HALF) for _ in range(3)]
-    until(lambda: daemon.metric("lossd_open_calls") == 3)
+    wait_until(lambda: daemon.metric("lossd_open_calls") == 3)
     assert daemon.client.refused("LeaveGroup", {"group": "g", "rank": 0}).reason == "GROUP_NOT_FOUND"
     for sock in reading:
         sock.close()

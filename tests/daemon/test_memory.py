@@ -1,10 +1,8 @@
 """Memory of calls: kept for the next one, so that it need not be new pages, and given back when none comes."""
 
-import time
-
 import pytest
 
-from harness import fresh, page_faults
+from harness import fresh, page_faults, wait_until
 from small import BCE
 
 CANDIDATES = 1_000_000
@@ -27,7 +25,4 @@ def test_large_calls_cost_no_new_pages_and_their_memory_goes_after_ten_quiet_sec
 
     kept = daemon.memory_kb("VmRSS") - idle
     assert kept > len(body) // 1024
-    end = time.monotonic() + 20
-    while daemon.memory_kb("VmRSS") - idle > kept // 10 and time.monotonic() < end:
-        time.sleep(0.2)
-    assert daemon.memory_kb("VmRSS") - idle <= kept // 10
+    wait_until(lambda: daemon.memory_kb("VmRSS") - idle <= kept // 10, 20)

@@ -3,8 +3,8 @@
 import pytest
 
 from client_program import PROTOBUF, SHARED_MEMORY, ClientFailure, Trainer
-from harness import background, fresh, group_pb2
-from shm_peer import Peer, wait_until
+from harness import background, fresh, group_pb2, wait_until
+from shm_peer import Peer
 from small import BCE, batch
 
 OTHER = {"tasks": [{"name": "t", "losses": [{"l2_loss": {}}]}]}

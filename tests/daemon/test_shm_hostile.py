@@ -12,8 +12,8 @@ import time
 
 import pytest
 
-from harness import BUILD, background, fresh, instrumented
-from shm_peer import ATTACH, BELL, Attach, Header, Peer, ShmError, Socket, header, wait_until
+from harness import BUILD, background, fresh, instrumented, wait_until
+from shm_peer import ATTACH, BELL, Attach, Header, Peer, ShmError, Socket, header
 from small import BCE, LN2, Ranks, batch
 from test_shm import MANY
 

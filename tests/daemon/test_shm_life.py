@@ -10,8 +10,8 @@ import time
 import pytest
 
 import shm_peer
-from harness import Client, background, fresh, page_faults
-from shm_peer import HAS_STEP, Peer, ShmError, Socket, wait_until
+from harness import Client, background, fresh, page_faults, wait_until
+from shm_peer import HAS_STEP, Peer, ShmError, Socket
 from small import BCE, Ranks, bad_batch, batch
 
 

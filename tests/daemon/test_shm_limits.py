@@ -2,8 +2,8 @@
 
 import pytest
 
-from harness import background
-from shm_peer import Peer, ShmError, Socket, wait_until
+from harness import background, wait_until
+from shm_peer import Peer, ShmError, Socket
 from small import BCE, Ranks, batch
 
 

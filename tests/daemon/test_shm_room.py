@@ -7,8 +7,8 @@ import signal
 
 import pytest
 
-from harness import background
-from shm_peer import Peer, ShmError, Socket, wait_until
+from harness import background, wait_until
+from shm_peer import Peer, ShmError, Socket
 from small import BCE, Ranks, batch
 from test_shm_life import child_that_attaches
 
