@@ -98,9 +98,7 @@ def test_a_rank_that_has_forked_dies_too_though_its_child_lives(start):
     daemon = start()
     ranks = Ranks(daemon.client, fresh(), 2)
     before = daemon.descriptors()
-    parent = child_that_attaches(daemon, ranks.name, 1, ranks.generation,
-                                 "child = os.fork() or time.sleep(60); print(child, flush=True); ")
-    child = int(parent.stdout.readline())
+    parent, child = parent_that_attaches(daemon, ranks.name, 1, ranks.generation)
     call = background(lambda: ranks.compute(0, 1))
     ranks.wait_for(0, "WAITING")
     begin = time.monotonic()
@@ -125,6 +123,13 @@ def child_that_attaches(daemon, name, rank, generation, then=""):
                              stdout=subprocess.PIPE, text=True)
     assert child.stdout.readline() == "ok\n"
     return child
+
+
+def parent_that_attaches(daemon, name, rank, generation):
+    """The same, which has forked: the process, and the id of its child."""
+    parent = child_that_attaches(daemon, name, rank, generation,
+                                 "child = os.fork() or time.sleep(60); print(child, flush=True); ")
+    return parent, int(parent.stdout.readline())
 
 
 def test_what_a_rank_that_dies_has_sent_still_counts(daemon, attach):

@@ -10,7 +10,7 @@ import pytest
 from harness import background, wait_until
 from shm_peer import Peer, ShmError, Socket
 from small import BCE, Ranks, batch
-from test_shm_life import child_that_attaches
+from test_shm_life import parent_that_attaches
 
 MIB = 1 << 20
 ALONE = {**BCE, "global_average": False}
@@ -167,9 +167,7 @@ def test_who_waits_for_room_and_dies_leaves_it_to_others(start):
 def test_the_child_of_a_trainer_that_was_killed_keeps_no_memory(start):
     daemon = start()
     ranks = Ranks(daemon.client, "g", 2)
-    parent = child_that_attaches(daemon, "g", 1, ranks.generation,
-                                 "child = os.fork() or time.sleep(60); print(child, flush=True); ")
-    child = int(parent.stdout.readline())
+    parent, child = parent_that_attaches(daemon, "g", 1, ranks.generation)
     files = [file for file in pathlib.Path(f"/proc/{child}/fd").iterdir() if "memfd:lossd" in os.readlink(file)]
     assert len({os.stat(file).st_ino for file in files}) == 1 and held(files) > MIB
     parent.kill()
