@@ -55,14 +55,6 @@ enum lossd_code failure_from_error(struct lossd_failure *failure, const struct l
     return failure->code;
 }
 
-enum lossd_code failure_code_from_name(const char *name)
-{
-    for (int code = CONNECT_CANCELED; code <= CONNECT_UNAUTHENTICATED; code++)
-        if (strcmp(connect_code_name((enum connect_code)code), name) == 0)
-            return (enum lossd_code)code;
-    return LOSSD_CODE_OK;
-}
-
 static void take_text(char *to, size_t to_size, const char *from, size_t from_size)
 {
     const size_t length = strnlen(from, from_size < to_size ? from_size : to_size - 1);
@@ -91,7 +83,7 @@ enum lossd_code failure_from_shm(struct lossd_failure *failure, const struct los
     take_text(failure->field, sizeof failure->field, error->field, sizeof error->field);
     take_text(failure->message, sizeof failure->message, error->message, sizeof error->message);
     failure->metadata_bytes = take_metadata(failure->metadata, sizeof failure->metadata, error);
-    failure->code = failure_code_from_name(code);
+    failure->code = (enum lossd_code)connect_code_from_name(code);
     if (failure->code == LOSSD_CODE_OK)
         failure->code = LOSSD_CODE_UNKNOWN;
     failure->retry = error->retry <= LOSSD_SHM_RETRY_FIX ? (enum lossd_retry)error->retry : LOSSD_RETRY_NEVER;

@@ -31,9 +31,6 @@ enum own_reason {
 enum lossd_code failure_set(struct lossd_failure *failure, enum own_reason reason, const char *field,
                             const char *format, ...) PRINTF_LIKE(4, 5);
 
-/* "invalid_argument" as a code; OK for words that are none. */
-enum lossd_code failure_code_from_name(const char *name);
-
 /* Of the daemon's code. */
 enum lossd_code failure_from_error(struct lossd_failure *failure, const struct lossd_error *error);
 

@@ -89,7 +89,7 @@ static bool take_error(struct lossd_failure *failure, const struct http_response
                        arena, &message, &ignored) != LOSSD_OK)
         return false;
     error = (const Lossctl__ConnectError *)message;
-    failure->code = error->code == NULL ? LOSSD_CODE_OK : failure_code_from_name(error->code);
+    failure->code = error->code == NULL ? LOSSD_CODE_OK : (enum lossd_code)connect_code_from_name(error->code);
     if (failure->code == LOSSD_CODE_OK)
         return false;
     failure->reason[0] = '\0';

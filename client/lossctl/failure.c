@@ -57,15 +57,6 @@ bool failure_from_http(struct failure *failure, enum http_result result, const s
     return false;
 }
 
-/* "invalid_argument" to its number, 0 for words that are no code. */
-static int code_from_name(const char *name)
-{
-    for (int code = CONNECT_CANCELED; code <= CONNECT_UNAUTHENTICATED; code++)
-        if (strcmp(connect_code_name((enum connect_code)code), name) == 0)
-            return code;
-    return 0;
-}
-
 static void take_error_info(struct failure *failure, const ProtobufCBinaryData *value, struct arena *arena)
 {
     const struct decode_limits limits = {.json_depth = 32};
@@ -96,7 +87,7 @@ static bool take_connect_error(struct failure *failure, const struct http_respon
                        arena, &message, &ignored) != LOSSD_OK)
         return false;
     error = (const Lossctl__ConnectError *)message;
-    code = error->code == NULL ? 0 : code_from_name(error->code);
+    code = error->code == NULL ? 0 : connect_code_from_name(error->code);
     if (code == 0)
         return false;
     (void)failure_local(failure, 0, "%s", error->message == NULL ? "" : error->message);

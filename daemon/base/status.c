@@ -84,6 +84,14 @@ const char *connect_code_name(enum connect_code code)
     return code_names[code];
 }
 
+int connect_code_from_name(const char *name)
+{
+    for (int code = CONNECT_CANCELED; code <= CONNECT_UNAUTHENTICATED; code++)
+        if (strcmp(code_names[code], name) == 0)
+            return code;
+    return 0;
+}
+
 void error_init(struct lossd_error *err)
 {
     err->status = LOSSD_OK;

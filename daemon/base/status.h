@@ -95,6 +95,9 @@ enum lossd_status status_from_reason(const char *reason);
 /* "invalid_argument" for 3; NULL where there is no such code. */
 const char *connect_code_name(enum connect_code code);
 
+/* 3, of enum connect_code, for "invalid_argument"; 0 where there is no such name. */
+int connect_code_from_name(const char *name);
+
 /*
  * An error, by value: made on one thread, read on another, on the wire as it is. Success leaves it alone.
  * metadata holds key and value strings, each ended by NUL, alternating.

@@ -14,10 +14,12 @@ START_TEST(every_status_has_a_row_that_agrees_with_its_code)
         ck_assert_ptr_nonnull(info->reason);
         ck_assert_uint_le(strlen(info->reason), 63);
         ck_assert_str_eq(info->code_name, connect_code_name(info->code));
+        ck_assert_int_eq(connect_code_from_name(info->code_name), info->code);
         ck_assert_uint_ge(info->http_status, 400);
         ck_assert_int_eq(status_from_reason(info->reason), status);
     }
     ck_assert_int_eq(status_from_reason("NO_SUCH_REASON"), LOSSD_NUM_STATUSES);
+    ck_assert_int_eq(connect_code_from_name("no_such_code"), 0);
 }
 END_TEST
 
